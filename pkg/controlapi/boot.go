@@ -1,0 +1,76 @@
+package controlapi
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+// BootConfig is what the sandbox process is started with, before it knows any
+// container.
+type BootConfig struct {
+	Version   int    `json:"version"`
+	SandboxID string `json:"sandboxID"`
+	// NumCPUs is the number of CPUs the guest sees; 0 means the host's.
+	NumCPUs int `json:"numCPUs,omitempty"`
+	// Debug raises the log level.
+	Debug bool `json:"debug,omitempty"`
+	// HostNetwork is set if the sandbox process sits in the host's network
+	// namespace.
+	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// Options are the keys of the config file that only the Sentry reads.
+	Options map[string]string `json:"options,omitempty"`
+}
+
+// Boot is what OpenBoot returns.
+type Boot struct {
+	Config BootConfig
+	// Control is the socket to the shim, for control.New.
+	Control *os.File
+	// Log takes the Sentry's log lines.
+	Log *os.File
+}
+
+// maxBootConfig bounds the config that a sandbox process reads.
+const maxBootConfig = 1 << 20
+
+// Numbers of the descriptors that a sandbox process inherits.
+const (
+	ControlFD = 3 // socket to the shim
+	ConfigFD  = 4 // BootConfig as JSON, up to EOF
+	LogFD     = 5 // log lines
+)
+
+// OpenBoot reads what the shim gave the sandbox process: args are the
+// arguments after the word "sandbox".
+func OpenBoot(args []string) (*Boot, error) {
+	fs := flag.NewFlagSet("sandbox", flag.ContinueOnError)
+	control := fs.Int("control-fd", ControlFD, "socket to the shim")
+	config := fs.Int("config-fd", ConfigFD, "boot configuration")
+	log := fs.Int("log-fd", LogFD, "log")
+	id := fs.String("id", "", "sandbox id, for the process list only")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	_ = *id
+	cf := os.NewFile(uintptr(*config), "boot-config")
+	if cf == nil {
+		return nil, errors.New("boot config: bad descriptor")
+	}
+	defer cf.Close()
+	data, err := io.ReadAll(io.LimitReader(cf, maxBootConfig))
+	if err != nil {
+		return nil, fmt.Errorf("boot config: %w", err)
+	}
+	b := &Boot{Control: os.NewFile(uintptr(*control), "control"), Log: os.NewFile(uintptr(*log), "log")}
+	if err := json.Unmarshal(data, &b.Config); err != nil {
+		return nil, fmt.Errorf("boot config: %w", err)
+	}
+	if b.Config.Version != Version {
+		return nil, fmt.Errorf("boot config has version %d, this binary speaks %d", b.Config.Version, Version)
+	}
+	return b, nil
+}

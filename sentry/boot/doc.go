@@ -1,0 +1,3 @@
+// Package boot is the sandbox process: it starts the kernel and serves the
+// control channel.
+package boot
