@@ -1,0 +1,2 @@
+// Package abi converts between flat structures of the Linux ABI and bytes.
+package abi
