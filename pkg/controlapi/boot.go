@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // BootConfig is what the sandbox process is started with, before it knows any
@@ -32,6 +34,8 @@ type Boot struct {
 	Control *os.File
 	// Log takes the Sentry's log lines.
 	Log *os.File
+	// Gofer is the socket to the gofer process (fsproto).
+	Gofer *os.File
 }
 
 // maxBootConfig bounds the config that a sandbox process reads.
@@ -42,6 +46,7 @@ const (
 	ControlFD = 3 // socket to the shim
 	ConfigFD  = 4 // BootConfig as JSON, up to EOF
 	LogFD     = 5 // log lines
+	GoferFD   = 6 // socket to the gofer
 )
 
 // OpenBoot reads what the shim gave the sandbox process: args are the
@@ -51,6 +56,7 @@ func OpenBoot(args []string) (*Boot, error) {
 	control := fs.Int("control-fd", ControlFD, "socket to the shim")
 	config := fs.Int("config-fd", ConfigFD, "boot configuration")
 	log := fs.Int("log-fd", LogFD, "log")
+	gofer := fs.Int("gofer-fd", GoferFD, "socket to the gofer")
 	id := fs.String("id", "", "sandbox id, for the process list only")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -65,7 +71,16 @@ func OpenBoot(args []string) (*Boot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boot config: %w", err)
 	}
-	b := &Boot{Control: os.NewFile(uintptr(*control), "control"), Log: os.NewFile(uintptr(*log), "log")}
+	b := &Boot{
+		Control: os.NewFile(uintptr(*control), "control"),
+		Log:     os.NewFile(uintptr(*log), "log"),
+		Gofer:   os.NewFile(uintptr(*gofer), "gofer"),
+	}
+	// Descriptors given by number are not close-on-exec; nothing that the
+	// sandbox starts may inherit them.
+	for _, fd := range []int{*control, *log, *gofer} {
+		unix.CloseOnExec(fd)
+	}
 	if err := json.Unmarshal(data, &b.Config); err != nil {
 		return nil, fmt.Errorf("boot config: %w", err)
 	}

@@ -91,15 +91,16 @@ type Conn struct {
 
 // newConn takes over the socket f.
 func newConn(f *os.File, lim limits) (*Conn, error) {
-	// Non-blocking, so that reads wait in the poller and not in a thread.
-	if err := unix.SetNonblock(int(f.Fd()), true); err != nil {
-		return nil, fmt.Errorf("control socket: %w", err)
-	}
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	f.Close()
+	// Non-blocking, so that reads wait in the poller and not in a thread.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
 	nf := os.NewFile(uintptr(fd), "control")
 	raw, err := nf.SyscallConn()
 	if err != nil {
