@@ -1,0 +1,51 @@
+#!/bin/bash
+# Builds what the private containerd of the tests needs, from Go modules pinned under test/tools:
+# containerd, ctr, the runc shim and crictl into $RIG_DIR/bin, guest programs into $RIG_DIR/guest,
+# images (no registry is asked) into $RIG_DIR/images. What is there already is kept.
+#
+#   build.sh [bin] [images]     both without an argument
+set -euo pipefail
+top=$(cd "$(dirname "$0")/../.." && pwd)
+: "${RIG_DIR:=$top/build/rig}"
+tools=$top/test/tools
+export CGO_ENABLED=0 GOFLAGS=-mod=readonly
+
+# gobuild OUT MODULE PACKAGE builds one program unless OUT is newer than its module's pin.
+gobuild() {
+	[ "$1" -nt "$tools/$2/go.sum" ] && return
+	echo "building $(basename "$1")" >&2
+	nice go build -C "$tools/$2" -trimpath -ldflags '-s -w' -o "$1" "$3"
+}
+
+bin() {
+	mkdir -p "$RIG_DIR/bin"
+	for c in containerd ctr containerd-shim-runc-v2; do
+		gobuild "$RIG_DIR/bin/$c" containerd github.com/containerd/containerd/v2/cmd/$c
+	done
+	gobuild "$RIG_DIR/bin/crictl" crictl sigs.k8s.io/cri-tools/cmd/crictl
+}
+
+# guests compiles each C program of test/guest into a static binary of the same name.
+guests() {
+	local c o
+	mkdir -p "$RIG_DIR/guest"
+	for c in "$top"/test/guest/*.c; do
+		o=$RIG_DIR/guest/$(basename "$c" .c)
+		[ "$o" -nt "$c" ] || gcc -O2 -Wall -static -pthread -s -o "$o" "$c"
+	done
+}
+
+images() {
+	guests
+	mkdir -p "$RIG_DIR/images"
+	(cd "$tools/mkimg" && go build -o "$RIG_DIR/mkimg" .)
+	"$RIG_DIR/mkimg" "$RIG_DIR/images" "$RIG_DIR/guest"
+}
+
+[ $# -gt 0 ] || set -- bin images
+for part; do
+	case $part in
+	bin | images) "$part" ;;
+	*) echo "build.sh: unknown part $part" >&2; exit 2 ;;
+	esac
+done

@@ -1,0 +1,204 @@
+package rig
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// Process is one that runs the rig's copy of the shim, in whichever role.
+type Process struct {
+	PID  int
+	PPID int
+	Args []string
+	CPU  time.Duration // user and system time so far
+}
+
+// Role is shim, sandbox, gofer or stub (a process with no arguments of its own).
+func (p Process) Role() string {
+	if len(p.Args) > 1 && (p.Args[1] == "sandbox" || p.Args[1] == "gofer") {
+		return p.Args[1]
+	}
+	if len(p.Args) == 0 {
+		return "stub"
+	}
+	return "shim"
+}
+
+func (p Process) String() string {
+	return fmt.Sprintf("%s %d (parent %d): %s", p.Role(), p.PID, p.PPID, strings.Join(p.Args, " "))
+}
+
+// Processes lists the processes that run the rig's copy of the shim: shims, sandboxes, gofers and
+// stubs. A stub has unmapped the binary, but the kernel remembers what it was.
+func (r *Rig) Processes() []Process {
+	if r.shim == nil {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var ps []Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		exe, err := os.Stat(filepath.Join("/proc", e.Name(), "exe"))
+		if err != nil || !os.SameFile(exe, r.shim) {
+			continue
+		}
+		if p, ok := readProcess(pid); ok {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// readProcess reads /proc/pid; a process that is gone or a zombie is none.
+func readProcess(pid int) (Process, bool) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return Process{}, false
+	}
+	// proc(5): the name in parentheses may hold anything; state is the third field.
+	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(f) < 13 || f[0] == "Z" || f[0] == "X" {
+		return Process{}, false
+	}
+	p := Process{PID: pid}
+	p.PPID, _ = strconv.Atoi(f[1])
+	utime, _ := strconv.Atoi(f[11])
+	stime, _ := strconv.Atoi(f[12])
+	p.CPU = time.Duration(utime+stime) * 10 * time.Millisecond // USER_HZ is 100
+	cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if s := strings.TrimRight(string(cmdline), "\x00"); s != "" {
+		p.Args = strings.Split(s, "\x00")
+	}
+	return p, true
+}
+
+// Pss sums the proportional set size and the anonymous memory of a process, in KiB.
+func (p Process) Pss() (pss, anonymous int) {
+	data, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID), "smaps_rollup"))
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, _ := strconv.Atoi(f[1])
+		switch f[0] {
+		case "Pss:":
+			pss = n
+		case "Anonymous:":
+			anonymous = n
+		}
+	}
+	return pss, anonymous
+}
+
+// mounts lists the mounts below the rig's directory, innermost first.
+func (r *Rig) mounts() []string {
+	data, _ := os.ReadFile("/proc/self/mountinfo")
+	var ms []string
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], r.Dir+"/") {
+			ms = append(ms, f[4])
+		}
+	}
+	sort.Sort(sort.Reverse(sort.StringSlice(ms)))
+	return ms
+}
+
+// hierarchies lists the cgroup trees of the host: one on v2, one for each controller on v1.
+func hierarchies() []string {
+	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
+		return []string{cgroupRoot}
+	}
+	dirs, _ := filepath.Glob(cgroupRoot + "/*")
+	return dirs
+}
+
+// cgroups lists the cgroups below the one of a containerd namespace.
+func cgroups(namespace string) []string {
+	var found []string
+	for _, h := range hierarchies() {
+		top := filepath.Join(h, namespace)
+		filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && path != top {
+				found = append(found, path)
+			}
+			return nil
+		})
+	}
+	return found
+}
+
+// removeCgroups removes what cgroups lists, and its parents; those with a process in them stay.
+func removeCgroups(namespace string) {
+	found := cgroups(namespace)
+	sort.Sort(sort.Reverse(sort.StringSlice(found)))
+	for _, c := range found {
+		syscall.Rmdir(c)
+	}
+	for _, h := range hierarchies() {
+		syscall.Rmdir(filepath.Join(h, namespace))
+	}
+}
+
+// files lists what containers leave in the rig's directories when nothing runs: task bundles,
+// sockets, temporary files, checkpoint work.
+func (r *Rig) files() []string {
+	var found []string
+	list := func(dir string, depth int) {
+		pattern := filepath.Join(r.Dir, dir) + strings.Repeat("/*", depth)
+		matches, _ := filepath.Glob(pattern)
+		found = append(found, matches...)
+	}
+	list("run/io.containerd.runtime.v2.task", 2)
+	list("root/io.containerd.runtime.v2.task", 2)
+	list("s", 1)
+	list("tmp", 1)
+	return found
+}
+
+// leftovers lists everything of containers that is there now.
+func (r *Rig) leftovers() []string {
+	var all []string
+	for _, p := range r.Processes() {
+		all = append(all, "process "+p.String())
+	}
+	for _, m := range r.mounts() {
+		all = append(all, "mount "+m)
+	}
+	for _, c := range cgroups(r.Namespace) {
+		all = append(all, "cgroup "+c)
+	}
+	for _, f := range r.files() {
+		all = append(all, "file "+f)
+	}
+	return all
+}
+
+// Leftovers lists what is left of containers when none should be: processes (stubs included),
+// mounts, cgroups of every hierarchy, sockets and files. It waits a while for an end under way.
+func (r *Rig) Leftovers() []string {
+	var left []string
+	for range 50 {
+		if left = r.leftovers(); len(left) == 0 {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return left
+}
