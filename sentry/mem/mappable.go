@@ -22,6 +22,13 @@ type MappingSpace interface {
 
 // Mappable is a file that can be mapped with mmap(2). Offsets and lengths are
 // page aligned.
+//
+// An address space calls Region from page faults, which happen inside user
+// copies: no method may take a lock that is held across a user copy. It never
+// calls a method, IncRef apart, with the lock held that Invalidate takes, so
+// Invalidate may be called with any lock of the file held. Whoever frees
+// frames or shrinks a file first makes Region stop returning the pages, then
+// calls Invalidate, then frees.
 type Mappable interface {
 	// Region returns where page off is, and as much as is contiguous from
 	// there, at most n bytes. write asks for pages that a shared writable
@@ -36,6 +43,21 @@ type Mappable interface {
 	// IncRef and DecRef hold the file for a vma (the open file description's reference).
 	IncRef()
 	DecRef()
-	// Name is the path shown in /proc/PID/maps, Dev and Ino its numbers.
+	// MapName is the path shown in /proc/PID/maps, Dev and Ino its numbers.
 	MapName() (name string, dev uint64, ino uint64)
+}
+
+// MapObjecter is implemented by a Mappable that exists once per open file
+// description: MapObject returns what is the same for all descriptions of one
+// file (comparable). Invalidate and shared futexes go by it.
+type MapObjecter interface {
+	MapObject() any
+}
+
+// MapObject returns the identity of the file behind m.
+func MapObject(m Mappable) any {
+	if o, ok := m.(MapObjecter); ok {
+		return o.MapObject()
+	}
+	return m
 }

@@ -1,0 +1,195 @@
+package mem
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// PageSize is the size of a frame.
+const PageSize = 4096
+
+// fileSize is the size that the memfd is given: offsets, not memory.
+const fileSize = 1 << 46
+
+// Range is [Start, End) of the memfile, in bytes.
+type Range struct {
+	Start, End uint64
+}
+
+// Len returns the number of bytes.
+func (r Range) Len() uint64 { return r.End - r.Start }
+
+// File is the memfile: all guest frames of a sandbox.
+type File struct {
+	// immutable after New:
+	fd   int
+	root *Account // charged when the caller names no account
+
+	mu sync.Mutex
+	// mu guards:
+	free       []*window // windows without pages, owner or dirt
+	end        uint64    // windows exist below it
+	dirtyPages int
+	timer      *time.Timer // reclaim, set while dirtyPages > 0
+	closed     bool
+
+	// atomic: windows by offset / WindowSize; entries never change once visible.
+	table atomic.Pointer[[]*window]
+
+	mapping fileMapping
+
+	gate     sync.RWMutex
+	snapshot atomic.Pointer[snapshotHook]
+}
+
+// New returns an empty memfile.
+func New() (*File, error) {
+	fd, err := unix.MemfdCreate("guest-memory", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfile: memfd_create: %w", err)
+	}
+	if err := unix.Ftruncate(fd, fileSize); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("memfile: ftruncate: %w", err)
+	}
+	f := &File{fd: fd, root: NewAccount(nil, 0)}
+	f.table.Store(&[]*window{})
+	return f, nil
+}
+
+// Close frees everything. No frame may be in use.
+func (f *File) Close() {
+	f.mu.Lock()
+	f.closed = true
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.mu.Unlock()
+	f.mapping.close()
+	unix.Close(f.fd)
+}
+
+// FD returns the host descriptor. It is the File's.
+func (f *File) FD() int { return f.fd }
+
+// Allocate returns n bytes (a multiple of the page size) of zero-filled
+// frames, contiguous in the file, each with one reference, charged to a (nil
+// for the file's own account). The error is ErrLimit.
+func (f *File) Allocate(n uint64, a *Account, kind Kind) (Range, error) {
+	if n == 0 || n%PageSize != 0 || n > fileSize/2 {
+		return Range{}, unix.EINVAL
+	}
+	if a == nil {
+		a = f.root
+	}
+	if err := a.charge(n, kind); err != nil {
+		a.limitHit(n)
+		return Range{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pages := int(n / PageSize)
+	if pages >= windowPages {
+		return f.allocateLargeLocked(pages, a, kind)
+	}
+	list := a.partial[kind]
+	// A few of the newest windows are tried: a full search would cost more
+	// than the file space that it saves.
+	for i := len(list) - 1; i >= 0 && i >= len(list)-4; i-- {
+		w := list[i]
+		if at := w.findFree(pages); at >= 0 {
+			w.takeLocked(at, pages)
+			if w.full() {
+				w.unlistLocked()
+			}
+			return w.rangeOf(at, pages), nil
+		}
+	}
+	w, err := f.newWindowLocked(a, kind)
+	if err != nil {
+		a.uncharge(n, kind)
+		return Range{}, err
+	}
+	w.takeLocked(0, pages)
+	w.listLocked()
+	return w.rangeOf(0, pages), nil
+}
+
+// allocateLargeLocked takes consecutive new windows at the end of the file.
+func (f *File) allocateLargeLocked(pages int, a *Account, kind Kind) (Range, error) {
+	start := f.end
+	for left := pages; left > 0; left -= windowPages {
+		w, err := f.growLocked()
+		if err != nil {
+			a.uncharge(uint64(pages)*PageSize, kind)
+			return Range{}, err
+		}
+		w.acct, w.kind = a, kind
+		w.takeLocked(0, min(left, windowPages))
+		if !w.full() {
+			w.listLocked()
+		}
+	}
+	return Range{start, start + uint64(pages)*PageSize}, nil
+}
+
+// IncRef takes one more reference to each frame of r, all of which the
+// caller holds.
+func (f *File) IncRef(r Range) {
+	f.eachWindow(r, func(w *window, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if w.refs[i].Add(1) <= 1 {
+				panic("mem: IncRef of a free frame")
+			}
+		}
+	})
+}
+
+// DecRef drops one reference of each frame of r; frames without any are
+// freed and uncharged.
+func (f *File) DecRef(r Range) {
+	f.eachWindow(r, func(w *window, lo, hi int) {
+		run := -1
+		for i := lo; i < hi; i++ {
+			n := w.refs[i].Add(-1)
+			if n < 0 {
+				panic("mem: DecRef of a free frame")
+			}
+			if n == 0 && run < 0 {
+				run = i
+			}
+			if n > 0 && run >= 0 {
+				f.freeFrames(w, run, i)
+				run = -1
+			}
+		}
+		if run >= 0 {
+			f.freeFrames(w, run, hi)
+		}
+	})
+}
+
+// Shared tells whether the frame at off has more than one reference.
+func (f *File) Shared(off uint64) bool {
+	w := f.window(off)
+	return w.refs[off%WindowSize/PageSize].Load() > 1
+}
+
+// window returns the window that off lies in.
+func (f *File) window(off uint64) *window {
+	return (*f.table.Load())[off/WindowSize]
+}
+
+// eachWindow calls fn for the pages [lo, hi) of each window of r.
+func (f *File) eachWindow(r Range, fn func(w *window, lo, hi int)) {
+	for off := r.Start; off < r.End; {
+		w := f.window(off)
+		end := min(r.End, w.off+WindowSize)
+		fn(w, int((off-w.off)/PageSize), int((end-w.off+PageSize-1)/PageSize))
+		off = end
+	}
+}

@@ -1,0 +1,102 @@
+package mem
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reclaimDelay gathers freed frames into one batch.
+const reclaimDelay = 100 * time.Millisecond
+
+// maxDirty is how many freed pages may wait; above it whoever frees punches.
+const maxDirty = 32 << 20 / PageSize
+
+// freeFrames makes pages [lo, hi) of w, whose last references went, dirty.
+func (f *File) freeFrames(w *window, lo, hi int) {
+	w.acct.uncharge(uint64(hi-lo)*PageSize, w.kind)
+	f.mu.Lock()
+	for i := lo; i < hi; i++ {
+		w.busy.clear(i)
+		w.dirty.set(i)
+	}
+	w.nbusy -= hi - lo
+	w.ndirty += hi - lo
+	f.dirtyPages += hi - lo
+	if f.timer == nil && !f.closed {
+		f.timer = time.AfterFunc(reclaimDelay, f.Reclaim)
+	}
+	now := f.dirtyPages > maxDirty
+	f.mu.Unlock()
+	if now {
+		f.Reclaim()
+	}
+}
+
+// Reclaim returns all freed frames to the host. It runs in the background by
+// itself.
+func (f *File) Reclaim() {
+	f.mu.Lock()
+	if f.timer != nil {
+		f.timer.Stop()
+		f.timer = nil
+	}
+	var batch []Range
+	for _, w := range *f.table.Load() {
+		if w.ndirty == 0 {
+			continue
+		}
+		for i := 0; i < windowPages; i++ {
+			if !w.dirty.get(i) {
+				continue
+			}
+			j := i
+			for ; j < windowPages && w.dirty.get(j); j++ {
+				w.dirty.clear(j)
+				w.busy.set(j) // nobody takes it until it is punched
+			}
+			w.ndirty -= j - i
+			w.nbusy += j - i
+			f.dirtyPages -= j - i
+			r := w.rangeOf(i, j-i)
+			if n := len(batch); n > 0 && batch[n-1].End == r.Start {
+				batch[n-1].End = r.End
+			} else {
+				batch = append(batch, r)
+			}
+			i = j
+		}
+	}
+	f.mu.Unlock()
+	for _, r := range batch {
+		f.punch(r)
+		f.mu.Lock()
+		f.eachWindow(r, func(w *window, lo, hi int) {
+			for i := lo; i < hi; i++ {
+				w.busy.clear(i)
+				w.heat.reset(i)
+			}
+			w.nbusy -= hi - lo
+			if w.acct != nil && !w.reserved && w.nbusy > 0 {
+				w.listLocked()
+			}
+			f.retireLocked(w)
+		})
+		f.mu.Unlock()
+	}
+}
+
+// punch gives the pages of r back to the host; they read as zero afterwards.
+func (f *File) punch(r Range) {
+	err := unix.Fallocate(f.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.Start), int64(r.Len()))
+	if err != nil && !f.isClosed() {
+		// The pages must not be handed out with old contents.
+		panic("mem: cannot punch the memfile: " + err.Error())
+	}
+}
+
+func (f *File) isClosed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
+}

@@ -1,0 +1,216 @@
+package mem
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// WindowSize is the unit in which file space is handed out.
+const WindowSize = 2 << 20
+
+const windowPages = WindowSize / PageSize
+
+// window is WindowSize of file space, with the state of its pages.
+type window struct {
+	// immutable:
+	off uint64
+
+	// File.mu guards:
+	acct     *Account // nil in the free list
+	kind     Kind
+	reserved bool // held by ReserveWindow
+	listed   bool // in acct.partial[kind]
+	nbusy    int
+	ndirty   int
+	busy     bitmap // allocated, or being punched
+	dirty    bitmap // free, but not zero
+
+	// atomic:
+	refs [windowPages]atomic.Int32
+	heat heat
+}
+
+type bitmap [windowPages / 64]uint64
+
+func (b *bitmap) get(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
+func (b *bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
+func (b *bitmap) clear(i int)    { b[i/64] &^= 1 << (i % 64) }
+
+func (w *window) rangeOf(at, pages int) Range {
+	s := w.off + uint64(at)*PageSize
+	return Range{s, s + uint64(pages)*PageSize}
+}
+
+func (w *window) full() bool { return w.nbusy+w.ndirty == windowPages }
+
+// findFree returns the first run of clean free pages, or -1.
+func (w *window) findFree(pages int) int {
+	if windowPages-w.nbusy-w.ndirty < pages {
+		return -1
+	}
+	run := 0
+	for i := 0; i < windowPages; {
+		used := w.busy[i/64] | w.dirty[i/64]
+		if run == 0 && i%64 == 0 && used == ^uint64(0) {
+			i += 64
+			continue
+		}
+		if run == 0 && pages == 1 && i%64 == 0 {
+			return i + bits.TrailingZeros64(^used)
+		}
+		if used&(1<<(i%64)) != 0 {
+			run = 0
+		} else if run++; run == pages {
+			return i - pages + 1
+		}
+		i++
+	}
+	return -1
+}
+
+// takeLocked marks pages as allocated with one reference each.
+func (w *window) takeLocked(at, pages int) {
+	for i := at; i < at+pages; i++ {
+		w.busy.set(i)
+		w.refs[i].Store(1)
+	}
+	w.nbusy += pages
+}
+
+func (w *window) listLocked() {
+	if !w.listed {
+		w.listed = true
+		w.acct.partial[w.kind] = append(w.acct.partial[w.kind], w)
+	}
+}
+
+func (w *window) unlistLocked() {
+	if !w.listed {
+		return
+	}
+	w.listed = false
+	list := w.acct.partial[w.kind]
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i] == w {
+			w.acct.partial[w.kind] = append(list[:i], list[i+1:]...)
+			return
+		}
+	}
+}
+
+// newWindowLocked returns an empty window for a.
+func (f *File) newWindowLocked(a *Account, kind Kind) (*window, error) {
+	var w *window
+	if n := len(f.free); n > 0 {
+		w = f.free[n-1]
+		f.free = f.free[:n-1]
+	} else {
+		var err error
+		if w, err = f.growLocked(); err != nil {
+			return nil, err
+		}
+	}
+	w.acct, w.kind = a, kind
+	return w, nil
+}
+
+// growLocked adds a window at the end of the file.
+func (f *File) growLocked() (*window, error) {
+	if f.end+WindowSize > fileSize {
+		return nil, unix.ENOMEM
+	}
+	w := &window{off: f.end}
+	f.end += WindowSize
+	table := append(*f.table.Load(), w)
+	f.table.Store(&table)
+	return w, nil
+}
+
+// ReserveWindow returns the offset of an empty window in which only
+// AllocateAt allocates, charged to a. The caller releases it.
+func (f *File) ReserveWindow(a *Account, kind Kind) (uint64, error) {
+	if a == nil {
+		a = f.root
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w, err := f.newWindowLocked(a, kind)
+	if err != nil {
+		return 0, err
+	}
+	w.reserved = true
+	return w.off, nil
+}
+
+// ReleaseWindow ends a reservation. Pages that are still allocated live on.
+func (f *File) ReleaseWindow(off uint64) {
+	w := f.window(off)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.reserved = false
+	f.retireLocked(w)
+}
+
+// retireLocked puts w in the free list when nothing holds it.
+func (f *File) retireLocked(w *window) {
+	if w.acct == nil || w.reserved || w.nbusy > 0 || w.ndirty > 0 {
+		return
+	}
+	w.unlistLocked()
+	w.acct = nil
+	f.free = append(f.free, w)
+}
+
+// AllocateAt allocates the frames r of a reserved window. It returns false
+// when one of them is in use. With zero set they are zero-filled, else their
+// contents are undefined and the caller overwrites all of it.
+func (f *File) AllocateAt(r Range, zero bool) (bool, error) {
+	w := f.window(r.Start)
+	lo, hi := int((r.Start-w.off)/PageSize), int((r.End-w.off)/PageSize)
+	if err := w.acct.charge(r.Len(), w.kind); err != nil {
+		return false, err
+	}
+	f.mu.Lock()
+	for i := lo; i < hi; i++ {
+		if w.busy.get(i) {
+			f.mu.Unlock()
+			w.acct.uncharge(r.Len(), w.kind)
+			return false, nil
+		}
+	}
+	var wipe []int
+	for i := lo; i < hi; i++ {
+		if w.dirty.get(i) {
+			w.dirty.clear(i)
+			w.ndirty--
+			f.dirtyPages--
+			if zero {
+				wipe = append(wipe, i)
+			}
+		}
+	}
+	w.takeLocked(lo, hi-lo)
+	f.mu.Unlock()
+	for i := 0; i < len(wipe); {
+		j := i + 1
+		for j < len(wipe) && wipe[j] == wipe[j-1]+1 {
+			j++
+		}
+		if err := f.Zero(w.rangeOf(wipe[i], j-i)); err != nil {
+			f.DecRef(r)
+			return false, err
+		}
+		i = j
+	}
+	return true, nil
+}
+
+// LimitHit tells the OOM killer of a that need bytes could not be had.
+func (f *File) LimitHit(a *Account, need uint64) {
+	if a == nil {
+		a = f.root
+	}
+	a.limitHit(need)
+}
