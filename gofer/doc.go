@@ -1,3 +1,8 @@
-// Package gofer is the gofer process: it opens host files for the Sentry from
-// the mount trees that the shim sends it.
+// Package gofer is the gofer process: it holds the mount trees of a pod, its
+// root file systems and bind mounts, for as long as the containers live.
+//
+// The trees come from the shim as detached mounts by descriptor, so the
+// process needs no path of the host: it sits in a mount namespace of its own
+// with an empty read-only root. What it gives out are O_PATH descriptors of
+// the trees' roots, with which the Sentry does file operations itself.
 package gofer

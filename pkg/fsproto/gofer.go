@@ -1,10 +1,6 @@
 package fsproto
 
-import (
-	"os"
-
-	"golang.org/x/sys/unix"
-)
+import "os"
 
 // Numbers of the descriptors that a gofer process inherits. Both sockets are
 // AF_UNIX SOCK_SEQPACKET pairs made by the shim.
@@ -19,18 +15,14 @@ const (
 type GoferClient interface {
 	// AddMount gives the gofer a detached mount tree (borrowed) and returns
 	// the tree's root as the gofer opened it: an O_PATH descriptor, whose
-	// ".." cannot leave the tree. Index is the place in the spec's mounts,
+	// ".." cannot leave the tree (a directory or, for a bind mount of a
+	// file, a file). CloneTree makes such trees; close the tree after the
+	// call, so that the gofer's reference is the last. Index is the place in the spec's mounts,
 	// controlapi.RootfsIndex for the root.
 	AddMount(containerID string, index int, tree *os.File, readonly bool) (root *os.File, err error)
-	// RemoveContainer makes the gofer drop all it holds of a container. When
-	// it returns, no file system is kept busy for it.
+	// RemoveContainer makes the gofer drop all it holds of a container, known
+	// or not. When it returns, no file system is kept busy for it.
 	RemoveContainer(containerID string) error
 	// Close ends the connection and with it the gofer.
 	Close() error
-}
-
-// NewGoferClient takes over the shim's end of the socket.
-func NewGoferClient(sock *os.File) (GoferClient, error) {
-	sock.Close()
-	return nil, unix.ENOSYS
 }
