@@ -196,12 +196,13 @@ func (e *Events) Topics(container string) []string {
 	return names
 }
 
-// Wait waits for an event of a container, e.g. "exit".
+// Wait waits for an event of a container, e.g. "exit", which is that of its first process.
 func (e *Events) Wait(container, name string, timeout time.Duration) (Event, error) {
 	deadline := time.Now().Add(timeout)
 	for {
 		for _, ev := range e.Of(container) {
-			if ev.Topic == "/tasks/"+name {
+			id, of := ev.Body["id"]
+			if ev.Topic == "/tasks/"+name && (!of || id == container) {
 				return ev, nil
 			}
 		}
@@ -217,4 +218,60 @@ func (e *Events) Stop() {
 	e.cmd.Process.Kill()
 	<-e.done
 	e.cmd.Wait()
+}
+
+// Spec returns the OCI spec that ctr makes for a container, to change and pass to BeginSpec or RunSpec.
+func (r *Rig) Spec(c Container) (map[string]any, error) {
+	r.fill(&c)
+	args := append([]string{"c", "create", "--runtime", c.Runtime}, c.Flags...)
+	if res := r.Ctr(append(append(args, c.Image, c.ID), c.Args...)...); res.Err() != nil {
+		return nil, res.Err()
+	}
+	defer r.Ctr("c", "rm", c.ID)
+	res := r.Ctr("c", "info", "--spec", c.ID)
+	if err := res.Err(); err != nil {
+		return nil, err
+	}
+	var spec map[string]any
+	err := json.Unmarshal([]byte(res.Stdout), &spec)
+	return spec, err
+}
+
+// MountImage mounts an image's files for writing, as a root file system for a spec, until unmount is called.
+func (r *Rig) MountImage(image string) (dir string, unmount func(), err error) {
+	dir, err = os.MkdirTemp(filepath.Join(r.Dir, "w"), "rootfs")
+	if err != nil {
+		return "", nil, err
+	}
+	if err := r.Ctr("images", "mount", "--rw", image, dir).Err(); err != nil {
+		return "", nil, err
+	}
+	return dir, func() { r.Ctr("images", "unmount", "--rm", dir) }, nil
+}
+
+// withSpec returns the container as ctr runs it from a spec file.
+func (r *Rig) withSpec(c Container, spec map[string]any) (verb []string, err error) {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.Dir, "w", c.ID+".json")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return nil, err
+	}
+	return append([]string{"--runtime", c.Runtime, "--config", file}, append(c.Flags, c.ID)...), nil
+}
+
+// RunSpec is Run from a spec; of c the runtime, id, flags and timeout count.
+func (r *Rig) RunSpec(c Container, spec map[string]any) (Result, error) {
+	r.fill(&c)
+	args, err := r.withSpec(c, spec)
+	if err != nil {
+		return Result{}, err
+	}
+	res := r.ctr(c.Timeout, c.Stdin, append([]string{"run", "--rm"}, args...)...)
+	if res.TimedOut {
+		r.Remove(c.ID)
+	}
+	return res, nil
 }

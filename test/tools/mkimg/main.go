@@ -154,7 +154,7 @@ func guestFiles(dir string) []file {
 }
 
 // debianPackages are those whose programs the debian image holds.
-var debianPackages = []string{"bash", "coreutils", "grep", "sed", "findutils", "mawk"}
+var debianPackages = []string{"bash", "coreutils", "diffutils", "grep", "sed", "findutils", "mawk"}
 
 var lddLine = regexp.MustCompile(`(/\S+) \(0x`)
 
