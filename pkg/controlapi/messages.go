@@ -98,6 +98,15 @@ type CreateContainerRequest struct {
 	Stdio    Stdio           `json:"stdio"`
 	Mounts   []Mount         `json:"mounts"`
 	Limits   Limits          `json:"limits"`
+	// Hostname is the name to start with: the spec's, or the host's if the
+	// spec has none or no UTS namespace. It has no effect with JoinUTS.
+	Hostname string `json:"hostname,omitempty"`
+	// JoinPID, JoinIPC and JoinUTS name the container of this Sentry whose
+	// namespace the new one shares; empty for a namespace of its own. They
+	// stand for the paths in the spec's namespaces, which name host processes.
+	JoinPID string `json:"joinPID,omitempty"`
+	JoinIPC string `json:"joinIPC,omitempty"`
+	JoinUTS string `json:"joinUTS,omitempty"`
 }
 
 // CreateContainerResponse answers CreateContainerRequest. The frame carries

@@ -1,0 +1,109 @@
+package shim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
+	runtimeoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
+	"github.com/pelletier/go-toml/v2"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// config is the TOML file that the runtime options name (ConfigPath) or hold
+// (ConfigBody). Keys are named as users of gVisor know them where the meaning
+// is the same.
+type config struct {
+	// NumCPUs is the number of CPUs the guest sees; 0 means the host's.
+	NumCPUs int `toml:"num-cpus"`
+	// Debug makes the shim and the Sentry log more.
+	Debug bool `toml:"debug"`
+	// DebugLog is a file to which the Sentry's log goes besides the shim's.
+	DebugLog string `toml:"debug-log"`
+	// Overlay2 says where writes to a root file system go: "root:memory", the
+	// default, keeps them in the sandbox's memory; "none" writes to the host.
+	Overlay2 string `toml:"overlay2"`
+	// Strace makes the Sentry log every system call of the guest.
+	Strace bool `toml:"strace"`
+}
+
+const (
+	overlayMemory = "root:memory"
+	overlayNone   = "none"
+)
+
+// maxCPUs is what Linux's largest configuration allows (CONFIG_NR_CPUS).
+const maxCPUs = 8192
+
+// parseConfig reads a config body; name is used in errors.
+func parseConfig(name string, body []byte) (*config, error) {
+	c := &config{}
+	dec := toml.NewDecoder(bytes.NewReader(body)).DisallowUnknownFields()
+	if err := dec.Decode(c); err != nil {
+		var strict *toml.StrictMissingError
+		if errors.As(err, &strict) && len(strict.Errors) > 0 {
+			var keys []string
+			for _, e := range strict.Errors {
+				keys = append(keys, strings.Join(e.Key(), "."))
+			}
+			slices.Sort(keys)
+			return nil, fmt.Errorf("%s: unknown key %q", name, strings.Join(slices.Compact(keys), `", "`))
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if c.NumCPUs < 0 || c.NumCPUs > maxCPUs {
+		return nil, fmt.Errorf("%s: num-cpus is %d, 0 (the host's number) to %d are possible", name, c.NumCPUs, maxCPUs)
+	}
+	switch c.Overlay2 {
+	case "":
+		c.Overlay2 = overlayMemory
+	case overlayMemory, overlayNone:
+	default:
+		return nil, fmt.Errorf("%s: overlay2 is %q, %q and %q are possible", name, c.Overlay2, overlayMemory, overlayNone)
+	}
+	return c, nil
+}
+
+// configFromOptions reads the runtime options of a request. They may be
+// missing, an empty message, ours, or runc's, which client helpers send to any
+// runtime; other types are ignored.
+func configFromOptions(opts *anypb.Any) (*config, error) {
+	if opts == nil || opts.GetTypeUrl() == "" {
+		return parseConfig("", nil)
+	}
+	o := &runtimeoptions.Options{}
+	if !opts.MessageIs(o) {
+		return parseConfig("", nil)
+	}
+	if err := proto.Unmarshal(opts.GetValue(), o); err != nil {
+		return nil, fmt.Errorf("runtime options: %w", err)
+	}
+	if o.ConfigPath != "" {
+		body, err := os.ReadFile(o.ConfigPath)
+		if err != nil {
+			return nil, fmt.Errorf("runtime options: %w", err)
+		}
+		return parseConfig(o.ConfigPath, body)
+	}
+	return parseConfig("runtime options", o.ConfigBody)
+}
+
+// Linked in so that protobuf knows the type: -info echoes such options.
+var _ proto.Message = (*runcoptions.Options)(nil)
+
+// sentryOptions returns the keys that the Sentry reads.
+func (c *config) sentryOptions() map[string]string {
+	o := map[string]string{"overlay2": c.Overlay2}
+	if c.DebugLog != "" {
+		o["debug-log"] = c.DebugLog
+	}
+	if c.Strace {
+		o["strace"] = "true"
+	}
+	return o
+}
