@@ -1,0 +1,324 @@
+package systrap
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"runsc/sentry/arch"
+	"runsc/sentry/platform"
+)
+
+// fpMode says where the floating point state of a context is.
+type fpMode uint8
+
+const (
+	fpInit fpMode = iota // nowhere: the initial state
+	fpSet                // in context.fp
+	fpLive               // in the signal frame in the slot
+)
+
+// context implements platform.Context.
+type context struct {
+	p *Platform
+
+	interrupted atomic.Bool
+	inside      atomic.Pointer[slot] // the thread that runs for Switch
+
+	mu sync.Mutex
+	// mu guards, against Release of the address space:
+	s      *slot
+	fpMode fpMode
+	fp     []byte
+	fpAddr uint64 // of live state, as the frame had it
+	frame  uint64 // address of the frame
+	fresh  bool   // the thread has unknown segment bases
+
+	// owned by the goroutine that calls Switch:
+	f      sigFrame // copy of the last frame
+	fs, gs uint64
+	misses int // runs in a row that outlasted spinning
+}
+
+func newContext(p *Platform) *context { return &context{p: p} }
+
+// attach gives the context a thread of st. c.mu is held.
+func (c *context) attach(st *stub) (*slot, error) {
+	if c.s != nil {
+		c.dropLocked()
+	}
+	s, err := st.acquire(c)
+	if err != nil {
+		return nil, err
+	}
+	c.s = s
+	c.fresh = true
+	return s, nil
+}
+
+// dropLocked takes the FP state out of the thread and gives the thread back.
+func (c *context) dropLocked() {
+	s := c.s
+	c.s = nil
+	c.saveFP(s)
+	s.st.park(s)
+	s.st.leave()
+}
+
+// saveFP moves live state out of the slot.
+func (c *context) saveFP(s *slot) {
+	if c.fpMode != fpLive {
+		return
+	}
+	c.fp = c.liveFP(s)
+	c.fpMode = fpSet
+	if c.fp == nil {
+		c.fpMode = fpInit
+	}
+}
+
+func (c *context) liveFP(s *slot) []byte {
+	return c.p.fp.capture(c.p.ctl.stack(s.off), int(int64(c.fpAddr-s.start)))
+}
+
+// detach is called when the address space of st is released.
+func (c *context) detach(st *stub) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.s != nil && c.s.st == st {
+		c.dropLocked()
+	}
+}
+
+// Switch implements platform.Context.
+func (c *context) Switch(as platform.AddressSpace, regs *arch.Regs) (platform.Event, error) {
+	st := as.(*addrSpace).st
+	st.users.Add(1)
+	ev, err := c.switchTo(st, regs)
+	st.leave()
+	return ev, err
+}
+
+func (c *context) switchTo(st *stub, regs *arch.Regs) (platform.Event, error) {
+	c.mu.Lock()
+	s := c.s
+	if s == nil || s.st != st {
+		st.users.Add(1)
+		var err error
+		if s, err = c.attach(st); err != nil {
+			c.mu.Unlock()
+			st.leave()
+			return platform.Event{}, err
+		}
+	}
+	c.mu.Unlock()
+	c.inside.Store(s)
+	for {
+		if c.interrupted.Load() && c.interrupted.Swap(false) {
+			c.inside.Store(nil)
+			return platform.Event{Kind: platform.EventInterrupt}, nil
+		}
+		c.writeFrame(s, regs)
+		v := c.run(s)
+		s.steps.Add(1)
+		if v != stEvent && v != stEventW {
+			return c.lost(s, v)
+		}
+		ev, ok := c.readFrame(s, regs)
+		if !ok {
+			return c.lost(s, v)
+		}
+		if ev.Kind == platform.EventInterrupt {
+			// A kick may arrive when its Switch has long returned.
+			continue
+		}
+		c.inside.Store(nil)
+		return ev, nil
+	}
+}
+
+// lost ends a Switch whose thread is gone, or lies. A thread that is merely
+// gone (it jumped to exit) leaves its process alive.
+func (c *context) lost(s *slot, v uint32) (platform.Event, error) {
+	c.inside.Store(nil)
+	if v != stDead {
+		s.st.kill()
+	}
+	c.mu.Lock()
+	c.fpMode, c.fp = fpInit, nil
+	if c.s == s {
+		c.dropLocked()
+	}
+	c.mu.Unlock()
+	return platform.Event{}, platform.ErrStubDied
+}
+
+// run lets the thread run and waits until it stops; it returns the state.
+func (c *context) run(s *slot) uint32 {
+	p, st, m := c.p, s.st, s.mem
+	running := p.running.Add(1)
+	defer p.running.Add(-1)
+	m.spin = 0
+	if int(running) < p.cpus {
+		m.spin = p.pollUnit
+	}
+	if !c.resume(s) {
+		return stDead
+	}
+	v := c.wait(s)
+	st.last.Store(s)
+	return v
+}
+
+// resume hands the thread its frame. It is false if the thread is gone.
+func (c *context) resume(s *slot) bool {
+	if s.st.dirty.Load() {
+		return c.resumeChained(s)
+	}
+	m := s.mem
+	for {
+		v := m.load()
+		if v == stDead {
+			return false
+		}
+		if m.cas(v, stRun) {
+			if v == stEventW {
+				futexWake(&m.state)
+			}
+			return true
+		}
+	}
+}
+
+// resumeChained lets the leader resume the thread, after the commands that
+// are queued.
+func (c *context) resumeChained(s *slot) bool {
+	st, m := s.st, s.mem
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	op := uint32(opResume)
+	if st.head-st.acked >= ringSize/2 {
+		op |= opAck
+	}
+	asleep := false
+	for {
+		v := m.load()
+		if v == stDead {
+			return false
+		}
+		asleep = v == stEventW
+		want := uint32(stChain)
+		if asleep {
+			want = stChainW
+		}
+		if m.cas(v, want) {
+			break
+		}
+	}
+	st.dirty.Store(false)
+	st.push(op, s.start+slotSize-slotMemSize)
+	if asleep {
+		futexWake(&st.cmd.head)
+	}
+	return true
+}
+
+// shortRun is a run of the guest that spinning would have caught.
+const shortRun = 2 * pollTime
+
+// wait waits until the thread reports, and returns the state of the slot.
+func (c *context) wait(s *slot) uint32 {
+	p, m := c.p, s.mem
+	// Spin if a processor is left for it, and if it paid lately; try again
+	// now and then.
+	if c.misses < 4 || c.misses%32 == 0 {
+		if p.running.Load()+p.spinning.Add(1) <= int32(p.cpus) {
+			v := spinWhile(&m.state, notYet, p.pollUnit)
+			if notYet>>v&1 != 0 {
+				v = spinWhile(&m.state, notYet, p.pollUnit)
+			}
+			if notYet>>v&1 == 0 {
+				p.spinning.Add(-1)
+				c.misses = 0
+				return v
+			}
+		}
+		p.spinning.Add(-1)
+	}
+	c.misses++
+	start := time.Now()
+	for {
+		v := m.load()
+		switch v {
+		case stRun:
+			if m.cas(stRun, stRunW) {
+				futexWait(&m.state, stRunW, nil)
+			}
+		case stRunW, stChain, stChainW:
+			futexWait(&m.state, v, nil)
+		default:
+			if time.Since(start) < shortRun {
+				c.misses = 0
+			}
+			return v
+		}
+	}
+}
+
+// Interrupt implements platform.Context.
+func (c *context) Interrupt() {
+	c.interrupted.Store(true)
+	if s := c.inside.Load(); s != nil {
+		c.p.kick(s)
+	}
+}
+
+// FPState implements platform.Context.
+func (c *context) FPState() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.fpMode == fpSet:
+		return append([]byte(nil), c.fp...)
+	case c.fpMode == fpLive && c.s != nil:
+		return c.liveFP(c.s)
+	}
+	return nil
+}
+
+// SetFPState implements platform.Context.
+func (c *context) SetFPState(fp []byte) error {
+	if fp == nil {
+		c.mu.Lock()
+		c.fpMode, c.fp = fpInit, nil
+		c.mu.Unlock()
+		return nil
+	}
+	fp, err := c.p.fp.check(fp)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.fpMode, c.fp = fpSet, fp
+	c.mu.Unlock()
+	return nil
+}
+
+// Sleep implements platform.Context.
+func (c *context) Sleep() {
+	c.mu.Lock()
+	if c.s != nil {
+		c.s.mem.cas(stEvent, stSleep)
+	}
+	c.mu.Unlock()
+}
+
+// Release implements platform.Context.
+func (c *context) Release() {
+	c.mu.Lock()
+	if c.s != nil {
+		c.dropLocked()
+	}
+	c.fpMode, c.fp = fpInit, nil
+	c.mu.Unlock()
+}

@@ -1,0 +1,184 @@
+package systrap
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"runsc/sentry/platform"
+)
+
+// Options are the settings of a Platform.
+type Options struct {
+	// KeepFDs are descriptors that stay open, and the same file, until Close.
+	// Mapping them needs no round trip to the stub.
+	KeepFDs []int
+}
+
+// Platform implements platform.Platform.
+type Platform struct {
+	// immutable after New:
+	ctl       *control
+	base      uint64 // of the stub region in every stub
+	zygote    *stub
+	watch     *watcher
+	cpus      int
+	pollUnit  uint32 // polls in pollTime
+	slotFlags uint32
+	fp        fpLayout
+
+	// atomic:
+	keep     atomic.Pointer[map[int]struct{}]
+	running  atomic.Int32 // contexts whose guest thread may run
+	spinning atomic.Int32 // contexts that spin for one
+
+	mu sync.Mutex
+	// mu guards:
+	groups map[*group]struct{}
+	closed bool
+
+	kicks kicks
+}
+
+// pollTime is the longest stretch that a goroutine spins without a point at
+// which the runtime can preempt it.
+const pollTime = 15 * time.Microsecond
+
+// New starts the platform: it clones the first stub from this process, which
+// is cheapest while the heap is small.
+func New(opts Options) (*Platform, error) {
+	p := &Platform{
+		cpus:   runtime.NumCPU(),
+		groups: map[*group]struct{}{},
+		fp:     hostFPLayout(),
+	}
+	keep := map[int]struct{}{}
+	for _, fd := range opts.KeepFDs {
+		keep[fd] = struct{}{}
+	}
+	p.keep.Store(&keep)
+	p.kicks.waiting = map[*slot]kick{}
+	if auxv(atHWCap2)&hwcap2FSGSBase != 0 {
+		p.slotFlags |= flagFSGSBase
+	}
+	if n := auxv(atMinSigStkSz); n > slotSize-slotMemSize {
+		return nil, fmt.Errorf("systrap: signal frames of %d bytes do not fit", n)
+	}
+	p.calibrate()
+	var err error
+	if p.ctl, err = newControl(); err != nil {
+		return nil, err
+	}
+	r, err := newRegion(p.ctl.fd)
+	if err != nil {
+		p.ctl.close()
+		return nil, err
+	}
+	defer r.unmap()
+	p.base = r.base
+	area, err := p.ctl.allocArea()
+	if err != nil {
+		p.ctl.close()
+		return nil, err
+	}
+	st := newStub(p, area)
+	st.released = true
+	if p.watch, err = startWatcher(func() int {
+		return cloneFirst(p.ctl.fd, area, p.base)
+	}); err != nil {
+		p.ctl.close()
+		return nil, err
+	}
+	if p.watch.first < 0 {
+		err = unix.Errno(-p.watch.first)
+	} else {
+		err = st.adopt(p.watch.first)
+	}
+	if err != nil {
+		p.watch.stop()
+		p.ctl.close()
+		return nil, err
+	}
+	p.zygote = st
+	return p, nil
+}
+
+// calibrate finds out how many polls fit in pollTime.
+func (p *Platform) calibrate() {
+	const n = 200
+	best := time.Hour
+	for range 5 {
+		t := time.Now()
+		pause(n)
+		best = min(best, time.Since(t))
+	}
+	per := max(best/n, 1)
+	p.pollUnit = uint32(max(pollTime/per, 10))
+}
+
+// KeepFD adds a descriptor to Options.KeepFDs.
+func (p *Platform) KeepFD(fd int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keep := map[int]struct{}{fd: {}}
+	for fd := range *p.keep.Load() {
+		keep[fd] = struct{}{}
+	}
+	p.keep.Store(&keep)
+}
+
+func (p *Platform) kept(fd int) bool {
+	_, ok := (*p.keep.Load())[fd]
+	return ok
+}
+
+// NewGroup implements platform.Platform.
+func (p *Platform) NewGroup() (platform.Group, error) {
+	st, err := p.fork(p.zygote)
+	if err != nil {
+		return nil, err
+	}
+	g := &group{p: p, zygote: st, spaces: map[*addrSpace]struct{}{}}
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.groups[g] = struct{}{}
+	}
+	p.mu.Unlock()
+	if closed {
+		st.release()
+		return nil, unix.ESRCH
+	}
+	return g, nil
+}
+
+// NewContext implements platform.Platform.
+func (p *Platform) NewContext() platform.Context { return newContext(p) }
+
+func (p *Platform) forget(g *group) {
+	p.mu.Lock()
+	delete(p.groups, g)
+	p.mu.Unlock()
+}
+
+// Close implements platform.Platform. No goroutine may be in another method.
+func (p *Platform) Close() {
+	p.mu.Lock()
+	p.closed = true
+	var groups []*group
+	for g := range p.groups {
+		groups = append(groups, g)
+	}
+	p.mu.Unlock()
+	for _, g := range groups {
+		g.Close()
+	}
+	p.zygote.release()
+	p.watch.drain()
+	p.watch.stop()
+	p.ctl.close()
+}
