@@ -145,5 +145,14 @@ func (m *Map[V]) MergeRange(start, end uint64) {
 	}
 }
 
+// ExtendDown moves the start of the i'th range down to start; what it gains
+// must be free.
+func (m *Map[V]) ExtendDown(i int, start uint64) {
+	if i > 0 && m.segs[i-1].End > start {
+		panic("segset: extend over a range")
+	}
+	m.segs[i].Start = start
+}
+
 // Clear removes all ranges.
 func (m *Map[V]) Clear() { m.segs = nil }

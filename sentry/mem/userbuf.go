@@ -155,3 +155,26 @@ func (k kernelMemory) ZeroOut(addr uint64, n int) (int, error) {
 	}
 	return m, nil
 }
+
+// Truncate leaves at most n bytes in the buffer.
+func (b *UserBuf) Truncate(n int) {
+	if n >= b.n {
+		return
+	}
+	b.n = n
+	if uint64(n) <= b.cur.Len {
+		b.cur.Len, b.rest = uint64(n), nil
+		return
+	}
+	left := uint64(n) - b.cur.Len
+	var rest []Seg // the caller's vector is not ours to change
+	for _, s := range b.rest {
+		s.Len = min(s.Len, left)
+		left -= s.Len
+		rest = append(rest, s)
+		if left == 0 {
+			break
+		}
+	}
+	b.rest = rest
+}

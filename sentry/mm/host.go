@@ -1,0 +1,170 @@
+package mm
+
+import (
+	"golang.org/x/sys/unix"
+
+	"runsc/sentry/platform"
+)
+
+const (
+	// populateMax is the most that one host mapping fills page tables for.
+	populateMax = 1 << 20
+)
+
+// mapHostLocked maps the page at addr on the host, with as much around it as is
+// in the same state, within [lo, hi), part of v.
+func (mm *MM) mapHostLocked(addr, lo, hi uint64, v *vma) error {
+	asp := mm.as.Load()
+	if asp == nil {
+		return nil
+	}
+	as := *asp
+	s := mm.pages.Find(addr)
+	p := s.V
+	want := p.hostProt(v)
+	lo, hi = max(lo, s.Start), min(hi, s.End)
+	if want == 0 {
+		return nil
+	}
+	if p.host != 0 && p.host != want {
+		// The frames stay, the protection changes (taken over after a fork).
+		if err := as.Protect(lo, hi-lo, want); err != nil {
+			return err
+		}
+		mm.setHostLocked(lo, hi, want)
+		return nil
+	}
+	if p.host == want {
+		// Another thread was faster, or the host lost the mapping: one page
+		// again does no harm.
+		lo, hi = addr, addr+pageSize
+	}
+	if p.frames {
+		// Frames are there: filling page tables is cheap.
+		if hi-lo > populateMax {
+			lo = max(lo, addr&^(populateMax-1))
+			hi = min(hi, lo+populateMax)
+		}
+	}
+	off := int64(p.off + (lo - s.Start))
+	err := as.Map(lo, hi-lo, int(p.fd), off, want, p.frames)
+	if err == unix.ENOMEM {
+		mm.dropHostLocked()
+		err = as.Map(lo, hi-lo, int(p.fd), off, want, p.frames)
+	}
+	if err != nil {
+		return err
+	}
+	mm.setHostLocked(lo, hi, want)
+	return nil
+}
+
+// setHostLocked records the host protection of [lo, hi), all of which has pages.
+func (mm *MM) setHostLocked(lo, hi uint64, prot platform.Prot) {
+	i, j := mm.pages.Isolate(lo, hi)
+	for ; i < j; i++ {
+		mm.pages.At(i).V.host = prot
+	}
+	mm.pages.MergeRange(lo, hi)
+}
+
+// unhostLocked removes the host mappings of [start, end).
+func (mm *MM) unhostLocked(start, end uint64) {
+	first, last := end, start
+	for i := mm.pages.Search(start); i < mm.pages.Len(); i++ {
+		s := mm.pages.At(i)
+		if s.Start >= end {
+			break
+		}
+		if s.V.host != 0 {
+			first = min(first, max(s.Start, start))
+			last = min(s.End, end)
+		}
+	}
+	if first >= last {
+		return
+	}
+	if as := mm.as.Load(); as != nil {
+		// One call over the holes between: there is nothing to lose in them.
+		if (*as).Unmap(first, last-first) != nil {
+			// Cutting a mapping in two can exceed the host's mapping limit,
+			// removing all of them cannot. If that fails as well, the stub
+			// is dead and its mappings with it.
+			n := mm.pages.Len()
+			first, last = mm.pages.At(0).Start, mm.pages.At(n-1).End
+			_ = (*as).Unmap(first, last-first)
+		}
+	}
+	mm.setHostRange(first, last)
+}
+
+// setHostRange clears the host protection of whatever pages lie in [lo, hi).
+func (mm *MM) setHostRange(lo, hi uint64) {
+	i, j := mm.pages.Isolate(lo, hi)
+	for ; i < j; i++ {
+		mm.pages.At(i).V.host = 0
+	}
+	mm.pages.MergeRange(lo, hi)
+}
+
+// dropHostLocked removes all host mappings. Threads refault what they need.
+func (mm *MM) dropHostLocked() {
+	if n := mm.pages.Len(); n > 0 {
+		mm.unhostLocked(mm.pages.At(0).Start, mm.pages.At(n-1).End)
+	}
+}
+
+// protectLocked makes the host protections of [start, end), which may span
+// vmas, what they should be, with as few calls as possible.
+func (mm *MM) protectLocked(start, end uint64) error {
+	if !mm.pages.Overlaps(start, end) {
+		return nil
+	}
+	type span struct {
+		lo, hi uint64
+		prot   platform.Prot
+	}
+	var spans []span
+	for i := mm.pages.Search(start); i < mm.pages.Len(); i++ {
+		s := mm.pages.At(i)
+		if s.Start >= end {
+			break
+		}
+		if s.V.host == 0 {
+			continue
+		}
+		for lo := max(s.Start, start); lo < min(s.End, end); {
+			v := mm.vmas.Find(lo)
+			hi := min(s.End, end, v.End)
+			want := s.V.hostProt(v.V)
+			if want != s.V.host {
+				if n := len(spans); n > 0 && spans[n-1].hi == lo && spans[n-1].prot == want {
+					spans[n-1].hi = hi
+				} else {
+					spans = append(spans, span{lo, hi, want})
+				}
+			}
+			lo = hi
+		}
+	}
+	as := mm.as.Load()
+	for _, s := range spans {
+		if s.prot == 0 {
+			mm.unhostLocked(s.lo, s.hi)
+			continue
+		}
+		if as != nil {
+			err := (*as).Protect(s.lo, s.hi-s.lo, s.prot)
+			if err == unix.ENOMEM {
+				// The host's mapping limit: give up the mappings instead.
+				mm.dropHostLocked()
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		mm.setHostLocked(s.lo, s.hi, s.prot)
+	}
+	return nil
+}

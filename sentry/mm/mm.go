@@ -1,0 +1,256 @@
+package mm
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"runsc/pkg/segset"
+	"runsc/sentry/arch"
+	"runsc/sentry/mem"
+	"runsc/sentry/platform"
+)
+
+const (
+	pageSize = mem.PageSize
+	pageMask = pageSize - 1
+
+	// minAddr is vm.mmap_min_addr.
+	minAddr = 0x10000
+	// maxMapCount is vm.max_map_count.
+	maxMapCount = 65530
+	// stackGuardGap is how far a growing stack stays off its neighbour
+	// (stack_guard_gap of mm/mmap.c).
+	stackGuardGap = 256 * pageSize
+)
+
+// LimitFunc returns the soft limit of resource r (unix.RLIMIT_*).
+type LimitFunc func(r int) uint64
+
+// Ref is a counted reference to something that an address space only keeps,
+// such as the executable file.
+type Ref interface {
+	IncRef()
+	DecRef()
+}
+
+// MM is one guest address space. It is shared by the threads of a process.
+type MM struct {
+	// immutable after New:
+	mf     *mem.File
+	acct   *mem.Account
+	group  platform.Group
+	limits LimitFunc
+	layout layout
+
+	users atomic.Int32
+	as    atomic.Pointer[platform.AddressSpace] // mapMu is held to set it
+
+	mapMu sync.Mutex
+
+	mu sync.RWMutex
+	// mu guards (mapMu too is held to change the set of vmas, but for the
+	// growth of a stack):
+	vmas    segset.Map[*vma]
+	pages   segset.Map[page]
+	windows map[uint64]uint64 // address / WindowSize -> memfile offset
+	gen     uint64            // counts calls of Invalidate
+	garbage []mem.Mappable    // references to drop when mu is released
+	space   usage
+	future  lockMode // mlockall(MCL_FUTURE)
+	brk     brkRange
+	info    ProcInfo
+	exe     Ref
+}
+
+// layout is where things go (arch_pick_mmap_layout).
+type layout struct {
+	mmapBase uint64
+	stackTop uint64
+}
+
+// usage counts bytes of vmas and of resident pages.
+type usage struct {
+	total, data, stack, exec, locked, shared uint64
+	anon, file                               uint64
+	peakTotal, peakRSS                       uint64
+}
+
+// ProcInfo has the addresses that /proc/PID/cmdline, environ, auxv and stat show.
+type ProcInfo struct {
+	CodeStart, CodeEnd uint64
+	DataStart, DataEnd uint64
+	StackStart         uint64
+	ArgStart, ArgEnd   uint64
+	EnvStart, EnvEnd   uint64
+	Auxv               []byte
+}
+
+// New returns an empty address space with one user, whose frames are charged
+// to acct and whose stubs come from group.
+func New(mf *mem.File, acct *mem.Account, group platform.Group, limits LimitFunc) *MM {
+	mm := newMM(mf, acct, group, limits)
+	mm.layout = pickLayout(limits(unix.RLIMIT_STACK))
+	return mm
+}
+
+func newMM(mf *mem.File, acct *mem.Account, group platform.Group, limits LimitFunc) *MM {
+	mm := &MM{mf: mf, acct: acct, group: group, limits: limits, windows: make(map[uint64]uint64)}
+	mm.users.Store(1)
+	mm.vmas.Split = mm.splitVMA
+	mm.vmas.Merge = mm.mergeVMA
+	mm.pages.Split = splitPage
+	mm.pages.Merge = mergePage
+	return mm
+}
+
+// Random returns a random number below 1<<bits, for the layout of addresses.
+func Random(bits uint) uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return binary.LittleEndian.Uint64(b[:]) & (1<<bits - 1)
+}
+
+// pickLayout follows mmap_base of arch/x86/mm/mmap.c: the stack gets its
+// limit, between 128 MiB and 5/6 of the address space, below a random top.
+func pickLayout(stackLimit uint64) layout {
+	const maxStackRandom = 0x3fffff << 12
+	gap := stackLimit
+	pad := uint64(maxStackRandom + stackGuardGap)
+	if gap+pad > gap {
+		gap += pad
+	}
+	gap = min(max(gap, 128<<20), arch.GuestTop/6*5) &^ pageMask
+	return layout{
+		mmapBase: arch.GuestTop - gap - Random(28)<<12,
+		stackTop: arch.GuestTop - Random(22)<<12,
+	}
+}
+
+// StackTop is where the loader ends the stack.
+func (mm *MM) StackTop() uint64 { return mm.layout.stackTop }
+
+// MemFile returns the memfile.
+func (mm *MM) MemFile() *mem.File { return mm.mf }
+
+// Account returns what the frames are charged to.
+func (mm *MM) Account() *mem.Account { return mm.acct }
+
+// AddressSpace returns the host side of mm, which the first call makes.
+func (mm *MM) AddressSpace() (platform.AddressSpace, error) {
+	if as := mm.as.Load(); as != nil {
+		return *as, nil
+	}
+	mm.mapMu.Lock()
+	defer mm.mapMu.Unlock()
+	if as := mm.as.Load(); as != nil {
+		return *as, nil
+	}
+	as, err := mm.group.NewAddressSpace()
+	if err != nil {
+		return nil, err
+	}
+	mm.as.Store(&as)
+	return as, nil
+}
+
+// IncUsers adds a user (a task); the caller is or holds one.
+func (mm *MM) IncUsers() { mm.users.Add(1) }
+
+// TryIncUsers adds a user unless there is none left.
+func (mm *MM) TryIncUsers() bool {
+	for {
+		n := mm.users.Load()
+		if n == 0 {
+			return false
+		}
+		if mm.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// DecUsers drops a user. The last one unmaps everything and releases the
+// host side; no thread may run in it then.
+func (mm *MM) DecUsers() {
+	switch n := mm.users.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic("mm: too many DecUsers")
+	}
+	mm.mapMu.Lock()
+	mm.mu.Lock()
+	as := mm.as.Swap(nil)
+	for i := 0; i < mm.pages.Len(); i++ {
+		mm.pages.At(i).V.host = 0
+	}
+	mm.mu.Unlock()
+	if as != nil {
+		// Frames are freed only after the host's mappings are gone.
+		(*as).Release()
+	}
+	mm.mu.Lock()
+	dead := mm.removeLocked(0, arch.GuestTop)
+	for va, off := range mm.windows {
+		mm.mf.ReleaseWindow(off)
+		delete(mm.windows, va)
+	}
+	exe := mm.exe
+	mm.exe = nil
+	mm.unlock()
+	mm.dropMappings(dead)
+	mm.mapMu.Unlock()
+	if exe != nil {
+		exe.DecRef()
+	}
+}
+
+// unlock releases mu and then drops file references that became
+// superfluous under it, which may take locks of files.
+func (mm *MM) unlock() {
+	g := mm.garbage
+	mm.garbage = nil
+	mm.mu.Unlock()
+	for _, m := range g {
+		m.DecRef()
+	}
+}
+
+// SetInfo stores what the loader laid out.
+func (mm *MM) SetInfo(i ProcInfo) {
+	mm.mu.Lock()
+	defer mm.mu.Unlock()
+	mm.info = i
+}
+
+// Info returns what SetInfo stored (prctl(PR_SET_MM) does not change it).
+func (mm *MM) Info() ProcInfo {
+	mm.mu.RLock()
+	defer mm.mu.RUnlock()
+	return mm.info
+}
+
+// SetExe makes f, whose reference mm takes over, the executable (/proc/PID/exe).
+func (mm *MM) SetExe(f Ref) {
+	mm.mu.Lock()
+	old := mm.exe
+	mm.exe = f
+	mm.mu.Unlock()
+	if old != nil {
+		old.DecRef()
+	}
+}
+
+// Exe returns the executable with a new reference, or nil.
+func (mm *MM) Exe() Ref {
+	mm.mu.RLock()
+	defer mm.mu.RUnlock()
+	if mm.exe != nil {
+		mm.exe.IncRef()
+	}
+	return mm.exe
+}
