@@ -3,7 +3,8 @@
 # containerd, ctr, the runc shim and crictl into $RIG_DIR/bin, guest programs into $RIG_DIR/guest,
 # images (no registry is asked) into $RIG_DIR/images. What is there already is kept.
 #
-#   build.sh [bin] [images]     both without an argument
+#   build.sh [bin] [images] [busybox]     the first two without an argument; busybox is that image alone,
+#                                         which needs no C compiler
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 : "${RIG_DIR:=$top/build/rig}"
@@ -35,17 +36,23 @@ guests() {
 	done
 }
 
+mkimg() {
+	mkdir -p "$RIG_DIR/images"
+	go build -C "$tools/mkimg" -o "$RIG_DIR/mkimg" .
+	"$RIG_DIR/mkimg" "$RIG_DIR/images" "$RIG_DIR/guest" "$@"
+}
+
 images() {
 	guests
-	mkdir -p "$RIG_DIR/images"
-	(cd "$tools/mkimg" && go build -o "$RIG_DIR/mkimg" .)
-	"$RIG_DIR/mkimg" "$RIG_DIR/images" "$RIG_DIR/guest"
+	mkimg
 }
+
+busybox() { mkimg busybox; }
 
 [ $# -gt 0 ] || set -- bin images
 for part; do
 	case $part in
-	bin | images) "$part" ;;
+	bin | images | busybox) "$part" ;;
 	*) echo "build.sh: unknown part $part" >&2; exit 2 ;;
 	esac
 done

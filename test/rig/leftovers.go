@@ -43,6 +43,19 @@ func (r *Rig) Processes() []Process {
 	if r.shim == nil {
 		return nil
 	}
+	return processesOf(r.shim)
+}
+
+// ProcessesOf lists the processes that run a program.
+func ProcessesOf(program string) []Process {
+	fi, err := os.Stat(program)
+	if err != nil {
+		return nil
+	}
+	return processesOf(fi)
+}
+
+func processesOf(program os.FileInfo) []Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -54,7 +67,7 @@ func (r *Rig) Processes() []Process {
 			continue
 		}
 		exe, err := os.Stat(filepath.Join("/proc", e.Name(), "exe"))
-		if err != nil || !os.SameFile(exe, r.shim) {
+		if err != nil || !os.SameFile(exe, program) {
 			continue
 		}
 		if p, ok := readProcess(pid); ok {

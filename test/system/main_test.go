@@ -3,10 +3,14 @@
 package system
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"regexp"
+	"runtime/pprof"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,12 +46,37 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	flag.Parse()
+	guard()
 	code := m.Run()
 	if err := R.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, "removing the rig:", err)
 		code = max(code, 1)
 	}
 	return code
+}
+
+// guard removes the rig when the tests are interrupted, or about to be ended by their time limit.
+func guard() {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	limit := 24 * time.Hour
+	if f := flag.Lookup("test.timeout"); f != nil {
+		if d, ok := f.Value.(flag.Getter).Get().(time.Duration); ok && d > 0 {
+			limit = d - 20*time.Second
+		}
+	}
+	go func() { // ends with the process
+		select {
+		case sig := <-stop:
+			fmt.Fprintln(os.Stderr, "ended by", sig)
+		case <-time.After(limit):
+			fmt.Fprintln(os.Stderr, "the time limit is near; goroutines:")
+			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		}
+		R.Close()
+		os.Exit(2)
+	}()
 }
 
 var skipLine = regexp.MustCompile(`(?m)^\| (Test\S+) \| (\w+) \| (.+) \|$`)

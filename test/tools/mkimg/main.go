@@ -1,9 +1,9 @@
 // mkimg writes the images of the tests as OCI archives for `ctr images import`, out of programs
 // of this host; no registry is asked.
 //
-//	mkimg OUTDIR GUESTDIR
+//	mkimg OUTDIR GUESTDIR [NAME...]
 //
-// OUTDIR gets one NAME.tar for each image localhost/NAME:1 (the host part keeps containerd's CRI
+// OUTDIR gets one NAME.tar for each image localhost/NAME:1, or for those named (the host part keeps containerd's CRI
 // from reading a default registry into the name):
 //
 //	busybox  Debian's static busybox with every applet a hard link
@@ -21,11 +21,13 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -78,8 +80,8 @@ func must[T any](v T, err error) T {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("mkimg: ")
-	if len(os.Args) != 3 {
-		log.Fatal("usage: mkimg OUTDIR GUESTDIR")
+	if len(os.Args) < 3 {
+		log.Fatal("usage: mkimg OUTDIR GUESTDIR [NAME...]")
 	}
 	out, guests := os.Args[1], os.Args[2]
 	newest := modTime(busybox)
@@ -98,7 +100,15 @@ func main() {
 			return image(v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"}, layer([]file{pause}))
 		},
 	}
-	for name, build := range images {
+	names := os.Args[3:]
+	if len(names) == 0 {
+		names = slices.Sorted(maps.Keys(images))
+	}
+	for _, name := range names {
+		build, ok := images[name]
+		if !ok {
+			log.Fatalf("no image %s", name)
+		}
 		dst := filepath.Join(out, name+".tar")
 		if fi, err := os.Stat(dst); err == nil && fi.ModTime().After(newest) {
 			continue
