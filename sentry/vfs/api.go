@@ -280,3 +280,19 @@ type Allocator interface {
 type Flusher interface {
 	Flush(c Caller) error
 }
+
+// SpecialOpener is implemented by inodes of fifos, sockets and devices that
+// open themselves instead of through RegisterFifo and RegisterDevice (pipes
+// reopened through /proc/self/fd, stdio, fifos of the host). It may wait with
+// c.Block.
+type SpecialOpener interface {
+	OpenSpecial(c Caller, d *Dentry, flags uint32) (FileOps, error)
+}
+
+// FileWatcher is implemented by what keeps a File registered without a
+// reference to it (an epoll set): see File.Watch.
+type FileWatcher interface {
+	// FileReleased is called once, when the last reference to f is dropped
+	// and before its FileOps are released.
+	FileReleased()
+}

@@ -1,0 +1,337 @@
+package vfs
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// MountAt mounts fs, which it takes over also when it fails, at a path
+// (mount(2)). flags are MS_* flags of the mount; MS_RDONLY and the like.
+func MountAt(c Caller, at At, fs Filesystem, flags MountFlags) error {
+	m := NewMount(fs, flags)
+	return attachAt(c, at, m)
+}
+
+// attachAt puts the detached mount m at a path, taking it over.
+func attachAt(c Caller, at At, m *Mount) error {
+	p, err := LookupAt(c, at)
+	if err != nil {
+		m.DecRef()
+		return err
+	}
+	mounts.Lock()
+	err = attachTreeLocked(m, p)
+	mounts.Unlock()
+	p.DecRef()
+	if err != nil {
+		m.DecRef()
+	}
+	return err
+}
+
+// attachTreeLocked is Linux's graft_tree: the place must be in a namespace, and
+// directories go on directories, files on files.
+func attachTreeLocked(m *Mount, p Path) error {
+	for {
+		// Somebody may have mounted there since p was looked up.
+		top := mounts.at[mountKey{p.Mount, p.Dentry}]
+		if top == nil {
+			break
+		}
+		p = top.Root()
+	}
+	if p.Mount.ns == nil {
+		return unix.EINVAL
+	}
+	if m.root.IsDir() != p.Dentry.IsDir() {
+		return unix.ENOTDIR
+	}
+	if p.Dentry.Unlinked() {
+		return unix.ENOENT
+	}
+	m.attachLocked(p)
+	return nil
+}
+
+// BindAt makes what source names visible at target too (MS_BIND, with
+// MS_REC when recursive is set).
+func BindAt(c Caller, source, target At, recursive bool) error {
+	m, err := CloneTree(c, source, recursive)
+	if err != nil {
+		return err
+	}
+	if err := attachAt(c, target, m); err != nil {
+		if recursive {
+			m.dissolve()
+		}
+		return err
+	}
+	return nil
+}
+
+// CloneTree returns a detached copy of the mounts at source (open_tree(2) with
+// OPEN_TREE_CLONE).
+func CloneTree(c Caller, source At, recursive bool) (*Mount, error) {
+	src, err := LookupAt(c, source)
+	if err != nil {
+		return nil, err
+	}
+	defer src.DecRef()
+	mounts.Lock()
+	defer mounts.Unlock()
+	if src.Mount.prop.unbindable || src.Mount.ns == nil {
+		return nil, unix.EINVAL
+	}
+	return copyTreeLocked(src.Mount, src.Dentry, recursive, true, nil), nil
+}
+
+// dissolve detaches what is below m, whose own reference the caller dropped.
+func (m *Mount) dissolve() {
+	mounts.Lock()
+	var x detached
+	for len(m.children) > 0 {
+		y := detachTreeLocked(m.children[0])
+		x.mounts = append(x.mounts, y.mounts...)
+		x.dentries = append(x.dentries, y.dentries...)
+	}
+	mounts.Unlock()
+	x.drop()
+}
+
+// MoveMountAt moves the mount at source to target (MS_MOVE).
+func MoveMountAt(c Caller, source, target At) error {
+	src, err := LookupAt(c, source)
+	if err != nil {
+		return err
+	}
+	defer src.DecRef()
+	dst, err := LookupAt(c, target)
+	if err != nil {
+		return err
+	}
+	defer dst.DecRef()
+	mounts.Lock()
+	m := src.Mount
+	if src.Dentry != m.root || m.parent == nil || m.ns == nil || m.ns != dst.Mount.ns || m.parent.prop.peer != 0 {
+		mounts.Unlock()
+		return unix.EINVAL
+	}
+	for up := dst.Mount; up != nil; up = up.parent {
+		if up == m {
+			mounts.Unlock()
+			return unix.ELOOP
+		}
+	}
+	if m.root.IsDir() != dst.Dentry.IsDir() {
+		mounts.Unlock()
+		return unix.ENOTDIR
+	}
+	if dst.Dentry.Unlinked() {
+		mounts.Unlock()
+		return unix.ENOENT
+	}
+	point := m.detachLocked()
+	err = attachTreeLocked(m, dst)
+	mounts.Unlock()
+	point.DecRef()
+	return err
+}
+
+// UmountAt implements umount2(2); flags are MNT_DETACH, UMOUNT_NOFOLLOW
+// (through at.Flags), MNT_FORCE and MNT_EXPIRE (EINVAL).
+func UmountAt(c Caller, at At, flags int) error {
+	if flags&unix.MNT_EXPIRE != 0 {
+		return unix.EINVAL
+	}
+	p, err := LookupAt(c, at)
+	if err != nil {
+		return err
+	}
+	mounts.Lock()
+	m := p.Mount
+	if p.Dentry != m.root || m.ns == nil || m.parent == nil {
+		mounts.Unlock()
+		p.DecRef()
+		return unix.EINVAL
+	}
+	// The tree's reference and the walk's are the only ones of an idle mount.
+	if flags&unix.MNT_DETACH == 0 && (len(m.children) > 0 || m.refs.Load() > 2) {
+		mounts.Unlock()
+		p.DecRef()
+		return unix.EBUSY
+	}
+	x := detachTreeLocked(m)
+	mounts.Unlock()
+	if watches.n.Load() != 0 {
+		notifyInode(p.Inode(), unix.IN_UNMOUNT, 0, "")
+	}
+	p.DecRef()
+	x.drop()
+	return nil
+}
+
+// RemountAt changes the flags of the mount at a path (MS_REMOUNT|MS_BIND), and
+// with super set also whether the file system as a whole is read-only
+// (MS_REMOUNT). EBUSY if files are open for writing.
+func RemountAt(c Caller, at At, flags MountFlags, super bool, options string) error {
+	p, err := LookupAt(c, at)
+	if err != nil {
+		return err
+	}
+	defer p.DecRef()
+	m := p.Mount
+	if p.Dentry != m.root {
+		return unix.EINVAL
+	}
+	if flags&unix.MS_RDONLY != 0 && m.writers.Load() > 0 {
+		return unix.EBUSY
+	}
+	if super {
+		if r, ok := m.sb.fs.(Remounter); ok {
+			if err := r.Remount(c, flags, options); err != nil {
+				return err
+			}
+		}
+		m.sb.readOnly.Store(flags&unix.MS_RDONLY != 0)
+	}
+	m.SetFlags(flags)
+	return nil
+}
+
+// SetPropagationAt changes the propagation type of the mount at a path, and
+// with recursive of all below: flag is MS_SHARED, MS_PRIVATE, MS_SLAVE or
+// MS_UNBINDABLE.
+func SetPropagationAt(c Caller, at At, flag uint32, recursive bool) error {
+	p, err := LookupAt(c, at)
+	if err != nil {
+		return err
+	}
+	defer p.DecRef()
+	if p.Dentry != p.Mount.root {
+		return unix.EINVAL
+	}
+	mounts.Lock()
+	defer mounts.Unlock()
+	set := func(m *Mount) { m.prop.set(flag) }
+	if recursive {
+		p.Mount.eachLocked(set)
+	} else {
+		set(p.Mount)
+	}
+	return nil
+}
+
+func (p *propagation) set(flag uint32) {
+	switch flag {
+	case unix.MS_SHARED:
+		p.unbindable = false
+		if p.peer == 0 {
+			p.peer = peerGroup.Add(1)
+		}
+	case unix.MS_SLAVE:
+		// A mount that was shared by nobody else has no master to follow;
+		// without propagation nobody can tell (Linux's do_make_slave).
+		if p.peer != 0 {
+			p.master, p.peer = p.peer, 0
+		}
+		p.unbindable = false
+	case unix.MS_PRIVATE:
+		*p = propagation{}
+	case unix.MS_UNBINDABLE:
+		*p = propagation{unbindable: true}
+	}
+}
+
+// PivotRootAt implements pivot_root(2): the mount at newRoot becomes the root
+// of the namespace, the old root is moved to putOld. fn is called with the old
+// and the new root, borrowed, so that the kernel can change every task's root
+// and working directory (FSContext.Replace).
+func PivotRootAt(c Caller, newRoot, putOld At, fn func(oldRoot, newRoot Path)) error {
+	newRoot.Flags |= MustDir
+	putOld.Flags |= MustDir
+	to, err := LookupAt(c, newRoot)
+	if err != nil {
+		return err
+	}
+	defer to.DecRef()
+	old, err := LookupAt(c, putOld)
+	if err != nil {
+		return err
+	}
+	defer old.DecRef()
+	root := newRoot.FS.Root()
+	defer root.DecRef()
+	mounts.Lock()
+	if err := pivotLocked(root, to, old); err != nil {
+		mounts.Unlock()
+		return err
+	}
+	point := pivotTreesLocked(root.Mount, to.Mount, old)
+	mounts.Unlock()
+	for _, d := range point {
+		d.DecRef()
+	}
+	fn(root, to)
+	return nil
+}
+
+// pivotLocked has the checks of Linux's pivot_root, in its order.
+func pivotLocked(root, to, old Path) error {
+	ns := root.Mount.ns
+	switch {
+	case old.Mount.prop.peer != 0 || to.Mount.parent != nil && to.Mount.parent.prop.peer != 0 ||
+		root.Mount.parent != nil && root.Mount.parent.prop.peer != 0:
+		return unix.EINVAL
+	case ns == nil || to.Mount.ns != ns || old.Mount.ns != ns:
+		return unix.EINVAL
+	case to.Dentry.Unlinked():
+		return unix.ENOENT
+	case to.Mount == root.Mount || old.Mount == root.Mount:
+		return unix.EBUSY
+	case root.Dentry != root.Mount.root || to.Dentry != to.Mount.root || to.Mount.parent == nil:
+		return unix.EINVAL
+	case !below(old, to):
+		return unix.EINVAL
+	case !below(to, root):
+		return unix.EINVAL
+	}
+	return nil
+}
+
+// below tells whether p lies at or below top. mounts is held.
+func below(p, top Path) bool {
+	d, m := p.Dentry, p.Mount
+	for {
+		if m == top.Mount {
+			m.sb.nameMu.RLock()
+			defer m.sb.nameMu.RUnlock()
+			return top.Dentry.isAncestorOf(d)
+		}
+		if m.parent == nil {
+			return false
+		}
+		d, m = m.mountpoint, m.parent
+	}
+}
+
+// pivotTreesLocked rearranges the trees and returns dentries to drop.
+func pivotTreesLocked(root, to *Mount, old Path) []*Dentry {
+	ns := root.ns
+	points := []*Dentry{to.detachLocked()}
+	if root.parent == nil {
+		// The root of the namespace itself.
+		ns.root = to
+		to.setNamespaceLocked(ns)
+	} else {
+		above := Path{root.parent, root.mountpoint}
+		points = append(points, root.detachLocked())
+		to.attachLocked(above)
+	}
+	root.attachLocked(old)
+	return points
+}
+
+// Remounter is implemented by file systems with options that
+// mount(MS_REMOUNT) can change.
+type Remounter interface {
+	Remount(c Caller, flags MountFlags, options string) error
+}
