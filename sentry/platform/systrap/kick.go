@@ -27,10 +27,10 @@ type kick struct {
 // stuck reports whether the thread has had its chance.
 func (k kick) stuck(s *slot) bool {
 	wall := time.Since(k.since)
-	if wall < kickDeadline {
+	if wall < s.st.p.kickDeadline {
 		return false
 	}
-	if wall > kickHardDeadline {
+	if wall > s.st.p.kickHardDeadline {
 		return true
 	}
 	used := s.st.cpuTime() - k.cpu

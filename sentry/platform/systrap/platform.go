@@ -42,6 +42,10 @@ type Platform struct {
 	closed bool
 
 	kicks kicks
+
+	// changed by tests only:
+	kickDeadline     time.Duration
+	kickHardDeadline time.Duration
 }
 
 // pollTime is the longest stretch that a goroutine spins without a point at
@@ -55,6 +59,9 @@ func New(opts Options) (*Platform, error) {
 		cpus:   runtime.NumCPU(),
 		groups: map[*group]struct{}{},
 		fp:     hostFPLayout(),
+
+		kickDeadline:     kickDeadline,
+		kickHardDeadline: kickHardDeadline,
 	}
 	keep := map[int]struct{}{}
 	for _, fd := range opts.KeepFDs {
