@@ -1,0 +1,202 @@
+package gofer
+
+import (
+	"container/list"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// kind of a host descriptor of an inode.
+type kind uint8
+
+const (
+	byPath   kind = iota // O_PATH
+	forRead              // O_RDONLY
+	forWrite             // O_RDWR
+	kinds
+)
+
+// handle is a host descriptor shared by all users of an inode. The descriptor
+// stays valid while the user holds a reference.
+type handle struct {
+	// immutable after add:
+	fd    int
+	kind  kind
+	owner *inode
+	// writeOnly is set for a forWrite descriptor of a file that can only be
+	// written to.
+	writeOnly bool
+
+	// fdCache.mu guards:
+	refs int
+	idle *list.Element
+}
+
+// fdCache holds the host descriptors of all host file systems of a sandbox.
+// Those in use are bounded by what uses them (open files, running calls);
+// idle ones stay open up to a number, the longest idle is closed first.
+type fdCache struct {
+	max int
+
+	mu sync.Mutex
+	// mu guards inode.handles, inode.gone and:
+	idle list.List // of *handle, most recently used in front
+	open int
+}
+
+func newFDCache(max int) *fdCache {
+	c := &fdCache{max: max}
+	c.idle.Init()
+	return c
+}
+
+// get returns a new reference to the handle of i, or nil.
+func (c *fdCache) get(i *inode, k kind) *handle {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := i.handles[k]
+	if h != nil {
+		c.useLocked(h)
+	}
+	return h
+}
+
+// getAny returns a new reference to some handle of i, or nil.
+func (c *fdCache) getAny(i *inode) *handle {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range i.handles {
+		if h != nil {
+			c.useLocked(h)
+			return h
+		}
+	}
+	return nil
+}
+
+func (c *fdCache) useLocked(h *handle) {
+	h.refs++
+	if h.idle != nil {
+		c.idle.Remove(h.idle)
+		h.idle = nil
+	}
+}
+
+// incRef takes another reference; the caller holds one.
+func (c *fdCache) incRef(h *handle) {
+	c.mu.Lock()
+	h.refs++
+	c.mu.Unlock()
+}
+
+// add takes over fd and returns a reference to the handle of i for it. If i
+// got one in the meantime, fd is closed.
+func (c *fdCache) add(i *inode, k kind, fd int, writeOnly bool) *handle {
+	c.mu.Lock()
+	if h := i.handles[k]; h != nil && (writeOnly || !h.writeOnly) {
+		c.useLocked(h)
+		c.mu.Unlock()
+		unix.Close(fd)
+		return h
+	}
+	h := &handle{fd: fd, kind: k, owner: i, writeOnly: writeOnly, refs: 1}
+	if i.handles[k] == nil {
+		i.handles[k] = h
+	}
+	c.open++
+	c.mu.Unlock()
+	return h
+}
+
+// put drops a reference. At the last one the descriptor stays open for the
+// next user if keep is set.
+func (c *fdCache) put(h *handle, keep bool) {
+	c.mu.Lock()
+	h.refs--
+	if h.refs > 0 {
+		c.mu.Unlock()
+		return
+	}
+	var victim *handle
+	if keep && !h.owner.gone && h.owner.handles[h.kind] == h {
+		h.idle = c.idle.PushFront(h)
+		if c.idle.Len() > c.max {
+			victim = c.idle.Back().Value.(*handle)
+		}
+	} else {
+		victim = h
+	}
+	if victim != nil {
+		c.forgetLocked(victim)
+	}
+	c.mu.Unlock()
+	if victim != nil {
+		unix.Close(victim.fd)
+	}
+}
+
+// forgetLocked takes an unused handle out; the caller closes its descriptor.
+func (c *fdCache) forgetLocked(h *handle) {
+	if h.idle != nil {
+		c.idle.Remove(h.idle)
+		h.idle = nil
+	}
+	if h.owner.handles[h.kind] == h {
+		h.owner.handles[h.kind] = nil
+	}
+	c.open--
+}
+
+// drop closes the idle descriptors of i, and those in use as soon as they are
+// not.
+func (c *fdCache) drop(i *inode) {
+	var fds [kinds]int
+	n := 0
+	c.mu.Lock()
+	i.gone = true
+	for _, h := range i.handles {
+		if h != nil && h.refs == 0 {
+			c.forgetLocked(h)
+			fds[n] = h.fd
+			n++
+		}
+	}
+	c.mu.Unlock()
+	for _, fd := range fds[:n] {
+		unix.Close(fd)
+	}
+}
+
+// shrink closes all idle descriptors and tells whether there were any.
+func (c *fdCache) shrink() bool {
+	var fds []int
+	c.mu.Lock()
+	for e := c.idle.Back(); e != nil; e = c.idle.Back() {
+		h := e.Value.(*handle)
+		c.forgetLocked(h)
+		fds = append(fds, h.fd)
+	}
+	c.mu.Unlock()
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	return len(fds) > 0
+}
+
+// retry calls open, again after closing idle descriptors when the process has
+// too many. The guest then sees the table of the system full, not its own.
+func (c *fdCache) retry(open func() (int, error)) (int, error) {
+	for {
+		fd, err := open()
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EMFILE || err == unix.ENFILE:
+			if !c.shrink() {
+				return -1, unix.ENFILE
+			}
+		default:
+			return fd, err
+		}
+	}
+}
