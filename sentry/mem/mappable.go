@@ -31,7 +31,8 @@ type MappingSpace interface {
 // calls Invalidate, then frees.
 type Mappable interface {
 	// Region returns where page off is, and as much as is contiguous from
-	// there, at most n bytes. write asks for pages that a shared writable
+	// there, at most n bytes, which may be megabytes: of what has to be read
+	// or allocated first, some 64 KiB are enough. write asks for pages that a shared writable
 	// mapping may dirty (holes are then filled). A page wholly beyond the
 	// end of the file is EFAULT (the guest gets SIGBUS); ENOSPC and EIO too
 	// become SIGBUS.

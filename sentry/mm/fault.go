@@ -200,9 +200,13 @@ func (mm *MM) presentLocked(s *vmaSeg, addr uint64, write bool, l *lookup) (bool
 	if ask {
 		span = aheadMin
 	}
-	l.start = max(s.Start, addr&^(span-1))
-	l.off = int64(v.off + (l.start - s.Start))
-	l.n = int64(min(s.End, addr&^(span-1)+span) - l.start)
+	lo, hi := max(s.Start, addr&^(span-1)), min(s.End, addr&^(span-1)+span)
+	if p := mm.pages.Find(addr); p == nil {
+		lo, hi = mm.absentLocked(lo, hi, addr)
+	}
+	l.start = lo
+	l.off = int64(v.off + (lo - s.Start))
+	l.n = int64(hi - lo)
 	return true, nil
 }
 

@@ -34,8 +34,7 @@ func (mm *MM) ForkInto(acct *mem.Account, group platform.Group, limits LimitFunc
 	for i, f := range files {
 		if err := child.addMapping(f.v, f.n); err != nil {
 			for _, g := range files[:i] {
-				g.v.file.RemoveMapping(child, int64(g.v.off), int64(g.n), g.v.mapsWritable())
-				g.v.file.DecRef()
+				child.undoMapping(g.v, g.n)
 			}
 			child.DecUsers()
 			return nil, err

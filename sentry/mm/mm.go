@@ -64,6 +64,13 @@ type MM struct {
 	brk     brkRange
 	info    ProcInfo
 	exe     Ref
+	hints   []hint
+}
+
+// hint is a page that the first thread will touch at once.
+type hint struct {
+	addr   uint64
+	access platform.Prot
 }
 
 // layout is where things go (arch_pick_mmap_layout).
@@ -154,7 +161,25 @@ func (mm *MM) AddressSpace() (platform.AddressSpace, error) {
 		return nil, err
 	}
 	mm.as.Store(&as)
+	mm.mu.Lock()
+	hints := mm.hints
+	mm.hints = nil
+	mm.mu.Unlock()
+	for _, h := range hints {
+		_ = mm.fault(h.addr, h.access, true, false) // else the guest gets it
+	}
 	return as, nil
+}
+
+// Hint tells that the first thread will access addr at once (its program
+// counter, its stack): the page is mapped when the address space is made,
+// which saves the fault.
+func (mm *MM) Hint(addr uint64, access platform.Prot) {
+	mm.mu.Lock()
+	defer mm.mu.Unlock()
+	if len(mm.hints) < 8 {
+		mm.hints = append(mm.hints, hint{addr, access})
+	}
 }
 
 // IncUsers adds a user (a task); the caller is or holds one.

@@ -132,9 +132,23 @@ func (mm *MM) extend(addr, n uint64, v *vma) error {
 		return err
 	}
 	mm.mu.Lock()
+	if !mm.freeLocked(addr, addr+n) {
+		// A stack grew into the place since it was looked at.
+		mm.mu.Unlock()
+		mm.undoMapping(v, n)
+		return unix.ENOMEM
+	}
 	mm.insertLocked(addr, n, v)
 	mm.unlock()
 	return nil
+}
+
+// undoMapping takes back addMapping.
+func (mm *MM) undoMapping(v *vma, n uint64) {
+	if v.file != nil {
+		v.file.RemoveMapping(mm, int64(v.off), int64(n), v.mapsWritable())
+		v.file.DecRef()
+	}
 }
 
 // move makes v, newLen bytes, at a new address and moves the pages there.
@@ -147,21 +161,21 @@ func (mm *MM) move(old, oldLen, newLen uint64, fixed, keep bool, to uint64, v *v
 		var err error
 		if to, err = mm.findLocked(newLen, to*b2u(keep), false, v.grows); err != nil {
 			mm.mu.Unlock()
-			if v.file != nil {
-				v.file.RemoveMapping(mm, int64(v.off), int64(newLen), v.mapsWritable())
-				v.file.DecRef()
-			}
+			mm.undoMapping(v, newLen)
 			return 0, err
 		}
 	}
 	if keep {
 		v.lock = unlocked
 	}
+	var dead []deadMapping
+	if !mm.freeLocked(to, to+newLen) {
+		dead = mm.removeLocked(to, to+newLen) // a stack grew into it
+	}
 	mm.insertLocked(to, newLen, v)
 	mm.movePagesLocked(old, to, oldLen)
-	var dead []deadMapping
 	if !keep {
-		dead = mm.removeLocked(old, old+oldLen)
+		dead = append(dead, mm.removeLocked(old, old+oldLen)...)
 	}
 	mm.unlock()
 	mm.dropMappings(dead)

@@ -23,7 +23,7 @@ type shm struct {
 
 	mu sync.Mutex // a leaf
 	// mu guards:
-	frames segset.Map[uint64] // offset -> memfile offset
+	frames segset.Map[uint64]         // offset -> memfile offset
 	spaces map[mem.MappingSpace]int64 // bytes mapped
 }
 
