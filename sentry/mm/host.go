@@ -8,7 +8,7 @@ import (
 
 const (
 	// populateMax is the most that one host mapping fills page tables for.
-	populateMax = 1 << 20
+	populateMax = 256 << 10
 )
 
 // mapHostLocked maps the page at addr on the host, with as much around it as is
