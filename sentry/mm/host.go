@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// populateMax is the most that one host mapping fills page tables for.
-	populateMax = 256 << 10
+	// populateMax is the most that one host mapping fills page tables for,
+	// populateCOW the most when writes will replace the mapping.
+	populateMax = 1 << 20
+	populateCOW = 256 << 10
 )
 
 // mapHostLocked maps the page at addr on the host, with as much around it as is
@@ -41,10 +43,11 @@ func (mm *MM) mapHostLocked(addr, lo, hi uint64, v *vma) error {
 	}
 	if p.frames {
 		// Frames are there: filling page tables is cheap.
-		if hi-lo > populateMax {
-			lo = max(lo, addr&^(populateMax-1))
-			hi = min(hi, lo+populateMax)
+		size := uint64(populateMax)
+		if p.cow {
+			size = populateCOW
 		}
+		lo, hi = max(lo, addr&^(size-1)), min(hi, addr&^(size-1)+size)
 	}
 	off := int64(p.off + (lo - s.Start))
 	err := as.Map(lo, hi-lo, int(p.fd), off, want, p.frames)
