@@ -10,13 +10,13 @@ export RIG_DIR
 # Packages of this module; modules of their own (test/tools) are left out by the go command.
 PKGS := ./...
 
-.PHONY: help build test unit system lockrank lint bench demo generate check rig clean
+.PHONY: help build test unit system lockrank lint bench peer demo generate check rig clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | sort | expand -t 12
 
 build: ## one static binary, bin/containerd-shim-runsc-v1
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(SHIM) ./cmd/containerd-shim-runsc-v1
+	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SHIM) ./cmd/containerd-shim-runsc-v1
 
 test: build lint unit system ## what CI runs: build, lint, unit tests, whole-system tests
 

@@ -15,7 +15,7 @@ export CGO_ENABLED=0 GOFLAGS=-mod=readonly
 gobuild() {
 	[ "$1" -nt "$tools/$2/go.sum" ] && return
 	echo "building $(basename "$1")" >&2
-	nice go build -C "$tools/$2" -trimpath -ldflags '-s -w' -o "$1" "$3"
+	nice go build -C "$tools/$2" -trimpath -buildvcs=false -ldflags '-s -w' -o "$1" "$3"
 }
 
 bin() {
@@ -38,7 +38,7 @@ guests() {
 
 mkimg() {
 	mkdir -p "$RIG_DIR/images"
-	go build -C "$tools/mkimg" -o "$RIG_DIR/mkimg" .
+	go build -C "$tools/mkimg" -buildvcs=false -o "$RIG_DIR/mkimg" .
 	"$RIG_DIR/mkimg" "$RIG_DIR/images" "$RIG_DIR/guest" "$@"
 }
 

@@ -179,3 +179,33 @@ func TestUnsupportedField(t *testing.T) {
 		})
 	}
 }
+
+// TestConfig passes a configuration file by the runtime's options.
+func TestConfig(t *testing.T) {
+	begin(t)
+	tests := []struct {
+		name, toml, want string
+	}{
+		{"number of CPUs", "num-cpus = 3\n", "3\n3\n"},
+		{"one CPU", "num-cpus = 1\n", "1\n1\n"},
+	}
+	run := func(t *testing.T, toml string) rig.Result {
+		file := filepath.Join(t.TempDir(), "runsc.toml")
+		if err := os.WriteFile(file, []byte(toml), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return R.Run(rig.Container{Runtime: runtime, Flags: []string{"--runtime-config-path", file}, Args: sh("nproc; grep -c ^processor /proc/cpuinfo")})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if res := run(t, tt.toml); res.Code != 0 || res.Stdout != tt.want {
+				t.Error(res)
+			}
+		})
+	}
+	t.Run("unknown key", func(t *testing.T) {
+		if res := run(t, "num-spus = 3\n"); res.Code == 0 || !strings.Contains(res.Stderr, "num-spus") {
+			t.Errorf("an unknown key was not refused by name: %s", res)
+		}
+	})
+}
