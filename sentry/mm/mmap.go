@@ -23,8 +23,10 @@ type MMapOpts struct {
 	GrowsDown bool
 	NoReserve bool
 	Locked    bool // MAP_LOCKED
-	Populate  bool
-	Special   bool // not to be merged, moved or resized: vdso, vvar
+	// Privileged: RLIMIT_MEMLOCK does not hold.
+	Privileged bool
+	Populate   bool
+	Special    bool // not to be merged, moved or resized: vdso, vvar
 
 	// File is nil for anonymous memory. MMap takes its own reference.
 	File mem.Mappable
@@ -91,7 +93,7 @@ func (mm *MM) MMap(o MMapOpts) (uint64, error) {
 func (mm *MM) placeVMA(v *vma, n uint64, o *MMapOpts) (uint64, error) {
 	mm.mu.Lock()
 	addr, freed, err := mm.chooseLocked(n, o)
-	if err == nil && v.lock != unlocked && mm.space.locked+n > mm.limits(unix.RLIMIT_MEMLOCK) {
+	if err == nil && v.lock != unlocked && !o.Privileged && mm.space.locked+n > mm.limits(unix.RLIMIT_MEMLOCK) {
 		err = unix.EAGAIN
 	}
 	if err == nil {
