@@ -36,6 +36,9 @@ func (r *regular) Open(c vfs.Caller, _ *vfs.Dentry, flags uint32) (vfs.FileOps, 
 type regularFile struct {
 	i *inode
 	h *handle
+
+	// i.mu guards:
+	mapping *fileMapping // made by the first mmap
 }
 
 // newRegularFile takes over the reference to h.

@@ -16,9 +16,23 @@ type fileMapping struct {
 	file *vfs.File
 }
 
-// Mappable implements vfs.Mapper.
+// Mappable implements vfs.Mapper. A description has one Mappable, so that its
+// adjacent mappings can merge.
 func (f *regularFile) Mappable(c vfs.Caller, file *vfs.File) (mem.Mappable, error) {
-	return &fileMapping{f, file}, nil
+	f.i.mu.Lock()
+	defer f.i.mu.Unlock()
+	if f.mapping == nil {
+		f.mapping = &fileMapping{f, file}
+	}
+	return f.mapping, nil
+}
+
+// SyncMapping writes dirty pages back, for msync(2).
+func (m *fileMapping) SyncMapping(off, n int64) error { return m.f.Fsync(nil, true) }
+
+// PunchHole frees a range, for madvise(2) with MADV_REMOVE.
+func (m *fileMapping) PunchHole(off, n int64) error {
+	return m.f.Fallocate(nil, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 }
 
 // MapObject implements mem.MapObjecter.
