@@ -96,6 +96,28 @@ func validateSpec(s *specs.Spec) error {
 	return nil
 }
 
+// validateProcess checks the process of an exec.
+func validateProcess(p *specs.Process) error {
+	s := &specs.Spec{Process: p}
+	for _, r := range specRules {
+		if strings.HasPrefix(r.field, "process.") && r.refuse(s) {
+			return fmt.Errorf("the %s cannot be honoured: %s", r.field, r.why)
+		}
+	}
+	return nil
+}
+
+// validateResources checks the resources of an update.
+func validateResources(res *specs.LinuxResources) error {
+	s := &specs.Spec{Linux: &specs.Linux{Resources: res}}
+	for _, r := range specRules {
+		if strings.HasPrefix(r.field, "linux.resources.") && r.refuse(s) {
+			return fmt.Errorf("%s cannot be honoured: %s", r.field, r.why)
+		}
+	}
+	return nil
+}
+
 // validateShape checks for what every other function relies on.
 func validateShape(s *specs.Spec) error {
 	switch {

@@ -2,6 +2,7 @@ package hostcgroup
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"strings"
 
@@ -123,4 +124,25 @@ func systemdPath(slice, prefix, name string) (string, error) {
 		}
 	}
 	return dir + "/" + unit, nil
+}
+
+// Busy reports whether a cgroup exists and has processes, in the hierarchy
+// that tells best.
+func Busy(path string) bool {
+	dir := v2Root + path
+	if !Unified() {
+		dir = v2Root + "/memory" + path
+	}
+	data, err := os.ReadFile(dir + "/cgroup.procs")
+	return err == nil && len(data) > 0
+}
+
+// Beside returns a path for a container whose own is taken: below it, or with
+// v2, where a cgroup with processes can have no children with limits, next to
+// it.
+func Beside(path, id string) string {
+	if Unified() {
+		return path + "-" + id
+	}
+	return path + "/" + id
 }

@@ -1,0 +1,318 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"runsc/pkg/controlapi"
+	"runsc/pkg/fsproto"
+	"runsc/pkg/hostcgroup"
+)
+
+// bootPatience bounds the wait for a new sandbox to answer.
+const bootPatience = 30 * time.Second
+
+// Where a sandbox's network is.
+type network struct {
+	// path is the namespace to join, "" for none.
+	path string
+	// host is set if the sandbox stays in the host's network.
+	host bool
+}
+
+// networkOf returns the network that a root container's spec asks for.
+func networkOf(spec *specs.Spec) network {
+	path, has := namespacePath(spec, specs.NetworkNamespace)
+	return network{path: path, host: !has}
+}
+
+// sandbox is a sandbox process, its gofer and the channels to both.
+type sandbox struct {
+	id   string
+	net  network
+	conf *config
+
+	// proc and gofer are immutable after startSandbox.
+	proc, gofer hostProcess
+	client      *controlapi.Client
+	files       fsproto.GoferClient
+	cgroup      hostcgroup.Group // the root container's
+	kill        func()           // sends SIGKILL to both processes
+
+	hello chan struct{} // closed when the Sentry has booted
+	done  chan struct{} // closed when both processes have been reaped
+
+	mu sync.Mutex
+	// mu guards:
+	helloErr error
+	greeted  bool
+}
+
+// sandboxNotes is what a sandbox tells its owner.
+type sandboxNotes interface {
+	exited(sb *sandbox, n controlapi.ExitNote)
+	oomKilled(sb *sandbox, id string)
+}
+
+// notesAdapter implements controlapi.Notes.
+type notesAdapter struct {
+	sb    *sandbox
+	owner sandboxNotes
+}
+
+func (a notesAdapter) Hello(h controlapi.Hello) {
+	a.sb.mu.Lock()
+	defer a.sb.mu.Unlock()
+	if a.sb.greeted {
+		return
+	}
+	a.sb.greeted = true
+	if h.Version != controlapi.Version {
+		a.sb.helloErr = fmt.Errorf("the sandbox speaks version %d of the control protocol, the shim %d", h.Version, controlapi.Version)
+	}
+	slog.Debug("sandbox booted", "took", time.Duration(h.BootNanos))
+	close(a.sb.hello)
+}
+
+func (a notesAdapter) Exit(n controlapi.ExitNote) { a.owner.exited(a.sb, n) }
+func (a notesAdapter) OOM(n controlapi.OOMNote)   { a.owner.oomKilled(a.sb, n.ID) }
+
+func (a notesAdapter) Log(n controlapi.LogNote) {
+	level := slog.LevelInfo
+	switch n.Level {
+	case "debug":
+		level = slog.LevelDebug
+	case "warning":
+		level = slog.LevelWarn
+	case "error":
+		level = slog.LevelError
+	}
+	slog.Log(context.Background(), level, printable(n.Message), "from", "sentry")
+}
+
+// sandboxArgs say what startSandbox makes.
+type sandboxArgs struct {
+	id        string
+	conf      *config
+	net       network
+	cgroup    string
+	resources *specs.LinuxResources
+	oomScore  *int
+	owner     sandboxNotes
+	// started is called with the pids before the Sentry reads its config.
+	started func(sandbox, gofer hostProcess) error
+}
+
+// startSandbox starts a sandbox and its gofer, in their cgroup. It does not
+// wait for the Sentry to boot.
+func startSandbox(a sandboxArgs) (_ *sandbox, err error) {
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for i := len(undo) - 1; i >= 0; i-- {
+				undo[i]()
+			}
+		}
+	}()
+	sb := &sandbox{id: a.id, net: a.net, conf: a.conf, hello: make(chan struct{}), done: make(chan struct{})}
+
+	ctlOurs, ctlTheirs, err := socketpair(unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	defer ctlTheirs.Close()
+	goferOurs, goferTheirs, err := socketpair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		ctlOurs.Close()
+		return nil, err
+	}
+	defer goferTheirs.Close()
+	undo = append(undo, func() { ctlOurs.Close(); goferOurs.Close() })
+	sentryEnd, goferEnd, err := socketpair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		return nil, err
+	}
+	defer sentryEnd.Close()
+	defer goferEnd.Close()
+	confR, confW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer confR.Close()
+	defer confW.Close()
+
+	// Both start at once; the Sentry waits for its config, the gofer for its
+	// first mount.
+	cmd := sandboxCommand(a.id, !a.net.host && a.net.path == "")
+	sbLog, err := withLog(cmd, "sentry", ctlTheirs, confR, nil, sentryEnd)
+	if err != nil {
+		return nil, err
+	}
+	defer sbLog.Close()
+	if err := spawns.start(cmd, a.net.path); err != nil {
+		return nil, fmt.Errorf("start the sandbox: %w", err)
+	}
+	undo = append(undo, func() { cmd.Process.Kill(); cmd.Wait() })
+	if sb.proc, err = identify(cmd.Process.Pid); err != nil {
+		return nil, fmt.Errorf("the sandbox ended at once: %w", err)
+	}
+	gcmd := goferCommand()
+	gLog, err := withLog(gcmd, "gofer", goferTheirs, goferEnd, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer gLog.Close()
+	if err := spawns.start(gcmd, ""); err != nil {
+		return nil, fmt.Errorf("start the gofer: %w", err)
+	}
+	undo = append(undo, func() { gcmd.Process.Kill(); gcmd.Wait() })
+	if sb.gofer, err = identify(gcmd.Process.Pid); err != nil {
+		return nil, fmt.Errorf("the gofer ended at once: %w", err)
+	}
+	if err := a.started(sb.proc, sb.gofer); err != nil {
+		return nil, err
+	}
+
+	// Into the cgroup before anything is charged or forked.
+	if sb.cgroup, err = hostcgroup.New(a.cgroup, a.resources); err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", a.cgroup, err)
+	}
+	undo = append(undo, func() { sb.cgroup.Delete() })
+	for _, pid := range []int{sb.proc.Pid, sb.gofer.Pid} {
+		if err := sb.cgroup.Add(pid); err != nil {
+			return nil, fmt.Errorf("cgroup %s: %w", a.cgroup, err)
+		}
+	}
+	if a.oomScore != nil {
+		if err := setOOMScore(sb.proc.Pid, *a.oomScore); err != nil {
+			return nil, fmt.Errorf("process.oomScoreAdj: %w", err)
+		}
+	}
+
+	if sb.files, err = fsproto.NewGoferClient(goferOurs); err != nil {
+		return nil, fmt.Errorf("gofer: %w", err)
+	}
+	if sb.client, err = controlapi.NewClient(ctlOurs, notesAdapter{sb, a.owner}); err != nil {
+		return nil, err
+	}
+	// os.Process knows whether it was reaped: a reused pid is not hit.
+	sb.kill = func() {
+		cmd.Process.Kill()
+		gcmd.Process.Kill()
+	}
+	conf, err := json.Marshal(controlapi.BootConfig{
+		Version:     controlapi.Version,
+		SandboxID:   a.id,
+		NumCPUs:     a.conf.NumCPUs,
+		Debug:       a.conf.Debug,
+		HostNetwork: a.net.host,
+		Options:     a.conf.sentryOptions(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := confW.Write(conf); err != nil {
+		return nil, fmt.Errorf("boot config: %w", err)
+	}
+	go sb.watch(cmd, gcmd)
+	return sb, nil
+}
+
+// withLog gives a command its descriptors from 3 on, with a log pipe in the
+// place of the nil one and as standard error. The returned file is the pipe's
+// writing end, to be closed once the child has it.
+func withLog(cmd *exec.Cmd, from string, files ...*os.File) (*os.File, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	unix.SetNonblock(fds[0], true)
+	r, w := os.NewFile(uintptr(fds[0]), "log"), os.NewFile(uintptr(fds[1]), "log")
+	for i, f := range files {
+		if f == nil {
+			files[i] = w
+		}
+	}
+	cmd.ExtraFiles = files
+	cmd.Stderr = w
+	go relayLog(r, from)
+	return w, nil
+}
+
+// watch waits for the ends of both processes: one does not outlive the other,
+// nor the control channel.
+func (sb *sandbox) watch(cmd, gcmd *exec.Cmd) {
+	ended := make(chan string, 3)
+	var both sync.WaitGroup
+	for _, c := range []struct {
+		cmd  *exec.Cmd
+		name string
+	}{{cmd, "sandbox"}, {gcmd, "gofer"}} {
+		both.Add(1)
+		go func() {
+			defer both.Done()
+			err := c.cmd.Wait()
+			slog.Debug("process ended", "name", c.name, "err", err)
+			ended <- c.name
+		}()
+	}
+	go func() {
+		<-sb.client.Done()
+		if err := sb.client.Err(); err != nil {
+			slog.Error("control channel", "err", err)
+		}
+		ended <- "control channel"
+	}()
+	slog.Debug("sandbox ends", "id", sb.id, "first", <-ended)
+	sb.kill()
+	both.Wait()
+	sb.client.Close()
+	sb.files.Close()
+	<-sb.client.Done()
+	close(sb.done)
+}
+
+// alive reports whether the sandbox has not ended.
+func (sb *sandbox) alive() bool {
+	select {
+	case <-sb.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// ready waits for the Sentry to boot.
+func (sb *sandbox) ready(ctx context.Context) error {
+	t := time.NewTimer(bootPatience)
+	defer t.Stop()
+	select {
+	case <-sb.hello:
+		sb.mu.Lock()
+		defer sb.mu.Unlock()
+		return sb.helloErr
+	case <-sb.done:
+		return errors.New("the sandbox ended while it booted; the shim's log tells why")
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return fmt.Errorf("the sandbox has not booted after %s", bootPatience)
+	}
+}
+
+// stop ends both processes and returns when they are gone, with every process
+// of the guest and every mount they held.
+func (sb *sandbox) stop() {
+	sb.kill()
+	<-sb.done
+}
