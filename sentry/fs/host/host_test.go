@@ -41,7 +41,11 @@ func newFile(t *testing.T, p *Poller, f *os.File) *vfs.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := NewFile(p, fd, Options{UID: 1000, Now: 1e18})
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := NewFile(p, fd, Options{UID: 1000, Now: 1e18, Flags: uint32(flags) & unix.O_ACCMODE})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,10 +35,20 @@ type Options struct {
 	UID, GID uint32
 	// Now is CLOCK_REALTIME in ns, for timestamps.
 	Now int64
+	// Flags is the access mode for the guest, and O_APPEND or O_NONBLOCK.
+	Flags uint32
+}
+
+// shared is the poller of New.
+var shared = NewPoller()
+
+// New is NewFile with the sandbox's one poller, for root.
+func New(fd int, flags uint32) (*vfs.File, error) {
+	return NewFile(shared, fd, Options{Flags: flags, Now: time.Now().UnixNano()})
 }
 
 // NewFile takes over the host descriptor fd, also on failure, and returns an
-// open file over it with the access mode of the descriptor.
+// open file over it. EACCES: the descriptor does not permit the access mode.
 func NewFile(p *Poller, fd int, o Options) (*vfs.File, error) {
 	h, err := open(p, fd)
 	if err != nil {
@@ -72,19 +83,12 @@ func NewFile(p *Poller, fd int, o Options) (*vfs.File, error) {
 		i.st.Mode |= unix.S_IFIFO
 		name = fmt.Sprintf("pipe:[%d]", i.st.Ino)
 	}
-	flags := uint32(unix.O_RDWR)
-	switch {
-	case !h.writable:
-		flags = unix.O_RDONLY
-	case !h.readable:
-		flags = unix.O_WRONLY
-	}
-	ops, err := i.ops(flags)
+	ops, err := i.ops(o.Flags)
 	if err != nil {
 		h.decRef()
 		return nil, err
 	}
-	return vfs.NewPseudoFile(name, ops, i, flags), nil
+	return vfs.NewPseudoFile(name, ops, i, o.Flags), nil
 }
 
 // ops returns the operations of a new description.
