@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"runsc/test/rig"
 )
 
@@ -59,6 +61,55 @@ func startParts(r *rig.Rig) error {
 		fmt.Printf(" %s %.2f", c.pkg, c.ms)
 	}
 	fmt.Println()
+	return printExecs(r, shim)
+}
+
+// printExecs prints when each exec of the binary happened during a run of true, as the file's opens
+// tell it.
+func printExecs(r *rig.Rig, shim string) error {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("inotify_init1: %w", err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.InotifyAddWatch(fd, shim, unix.IN_OPEN); err != nil {
+		return fmt.Errorf("inotify_add_watch: %w", err)
+	}
+	type run struct {
+		execs []time.Duration
+		took  time.Duration
+	}
+	var best run
+	for range 5 {
+		var now run
+		start := time.Now()
+		done := make(chan rig.Result, 1)
+		go func() { done <- r.Run(rig.Container{Runtime: rig.Runsc, Args: []string{"true"}}) }() // ends with the run
+		for running := true; running; {
+			select {
+			case res := <-done:
+				if res.Code != 0 {
+					fmt.Printf("ours failed: %s\n", res)
+					return nil
+				}
+				now.took, running = res.Took, false
+			case <-time.After(500 * time.Microsecond):
+			}
+			b := make([]byte, 4096)
+			n, _ := unix.Read(fd, b)
+			for ; n >= unix.SizeofInotifyEvent; n -= unix.SizeofInotifyEvent { // a watched file's events have no name
+				now.execs = append(now.execs, time.Since(start))
+			}
+		}
+		if best.took == 0 || now.took < best.took {
+			best = now
+		}
+	}
+	fmt.Printf("a run of true: %d execs of the binary, at", len(best.execs))
+	for _, at := range best.execs {
+		fmt.Printf(" %.0f", at.Seconds()*1000)
+	}
+	fmt.Printf(" ms of %.0f\n", best.took.Seconds()*1000)
 	return nil
 }
 

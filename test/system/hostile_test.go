@@ -64,6 +64,19 @@ func TestStubJump(t *testing.T) {
 	t.Logf("%s", res.Stderr)
 }
 
+// TestForgedEntries enters the kernel by doors that programs do not use, and returns from signals with
+// forged frames: what is not Linux's ends the process that tried it, and no more.
+func TestForgedEntries(t *testing.T) {
+	begin(t)
+	witness(t)
+	flags := roommate(t)
+	res := R.Run(rig.Container{Runtime: runtime, Image: rig.Guest, Flags: flags, Args: []string{"/guest/forge"}, Timeout: 3 * time.Minute})
+	if res.Code != 0 || res.TimedOut || res.Stdout != "all done\n" {
+		t.Error(res)
+	}
+	t.Logf("%s", res.Stderr)
+}
+
 // TestForkBomb forks until the container's pid limit, which is exact, stops it.
 func TestForkBomb(t *testing.T) {
 	begin(t)
