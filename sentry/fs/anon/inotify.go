@@ -1,0 +1,270 @@
+package anon
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"runsc/pkg/waitq"
+	"runsc/sentry/mem"
+	"runsc/sentry/vfs"
+)
+
+const (
+	// maxQueued and maxWatches are fs.inotify.max_queued_events and
+	// max_user_watches, the latter per instance.
+	maxQueued  = 16384
+	maxWatches = 65536
+
+	inotifyHeader = 16 // struct inotify_event without the name
+)
+
+// Inotify is an inotify instance, inotify(7).
+type Inotify struct {
+	ctlMu sync.Mutex
+	// ctlMu guards the watches; it is taken before vfs's locks:
+	byWD    map[int32]*watch
+	byInode map[vfs.Inode]*watch
+	lastWD  int32
+
+	mu sync.Mutex
+	// mu guards the queue; vfs calls Event with its own lock held:
+	events []inotifyEvent
+	bytes  int // what reading all events takes
+	dead   []*watch
+
+	queue waitq.Queue
+}
+
+// watch is one watched inode.
+type watch struct {
+	// immutable after Add
+	in    *Inotify
+	wd    int32
+	inode vfs.Inode
+	reg   *vfs.Watch
+
+	// in.mu guards:
+	mask uint32 // the caller's, with IN_ONESHOT
+	gone bool   // IN_IGNORED was queued
+}
+
+type inotifyEvent struct {
+	wd           int32
+	mask, cookie uint32
+	name         string
+}
+
+// size is what the event takes in the reader's buffer: the name is padded
+// with NULs to a multiple of the header's size.
+func (e *inotifyEvent) size() int {
+	if e.name == "" {
+		return inotifyHeader
+	}
+	return inotifyHeader + (len(e.name)+1+inotifyHeader-1)/inotifyHeader*inotifyHeader
+}
+
+// NewInotify returns an instance without watches.
+func NewInotify() *Inotify {
+	return &Inotify{byWD: make(map[int32]*watch), byInode: make(map[vfs.Inode]*watch)}
+}
+
+// Release implements vfs.FileOps.
+func (in *Inotify) Release() {
+	in.ctlMu.Lock()
+	defer in.ctlMu.Unlock()
+	for _, w := range in.byWD {
+		w.reg.Remove()
+	}
+	in.byWD, in.byInode = nil, nil
+}
+
+// Queue implements vfs.Waitable.
+func (in *Inotify) Queue() *waitq.Queue { return &in.queue }
+
+// Ready implements vfs.FileOps.
+func (in *Inotify) Ready(mask waitq.Mask) waitq.Mask {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.events) == 0 {
+		return 0
+	}
+	return mask & (waitq.In | waitq.RdNorm)
+}
+
+// Add watches the inode at p for the events of mask, or changes the watch that
+// it has (inotify_add_watch(2)). Errors: EEXIST with IN_MASK_CREATE, ENOSPC.
+func (in *Inotify) Add(p vfs.Path, mask uint32) (int32, error) {
+	in.ctlMu.Lock()
+	defer in.ctlMu.Unlock()
+	in.reapLocked()
+	keep := mask & (unix.IN_ALL_EVENTS | unix.IN_ONESHOT | unix.IN_EXCL_UNLINK)
+	if w := in.byInode[p.Inode()]; w != nil {
+		if mask&unix.IN_MASK_CREATE != 0 {
+			return 0, unix.EEXIST
+		}
+		in.mu.Lock()
+		if mask&unix.IN_MASK_ADD != 0 {
+			keep |= w.mask
+		}
+		w.mask = keep
+		in.mu.Unlock()
+		w.reg.SetMask(vfsMask(keep))
+		return w.wd, nil
+	}
+	if len(in.byWD) >= maxWatches {
+		return 0, unix.ENOSPC
+	}
+	in.lastWD++
+	w := &watch{in: in, wd: in.lastWD, inode: p.Inode(), mask: keep}
+	w.reg = vfs.AddWatch(p, vfsMask(keep), w)
+	in.byWD[w.wd], in.byInode[w.inode] = w, w
+	return w.wd, nil
+}
+
+// vfsMask is what vfs is asked for: the end of the inode ends the watch,
+// whether the caller wants to hear of it or not.
+func vfsMask(mask uint32) uint32 { return mask&unix.IN_ALL_EVENTS | unix.IN_DELETE_SELF }
+
+// Remove ends a watch (inotify_rm_watch(2)); EINVAL if there is none.
+func (in *Inotify) Remove(wd int32) error {
+	in.ctlMu.Lock()
+	defer in.ctlMu.Unlock()
+	in.reapLocked()
+	w := in.byWD[wd]
+	if w == nil {
+		return unix.EINVAL
+	}
+	in.forgetLocked(w)
+	in.mu.Lock()
+	w.ignoreLocked()
+	in.mu.Unlock()
+	in.queue.Notify(waitq.In | waitq.RdNorm)
+	return nil
+}
+
+// forgetLocked drops a watch from the tables and from vfs; ctlMu is held.
+func (in *Inotify) forgetLocked(w *watch) {
+	delete(in.byWD, w.wd)
+	delete(in.byInode, w.inode)
+	w.reg.Remove()
+}
+
+// reapLocked forgets the watches that ended by an event; ctlMu is held.
+func (in *Inotify) reapLocked() {
+	in.mu.Lock()
+	dead := in.dead
+	in.dead = nil
+	in.mu.Unlock()
+	for _, w := range dead {
+		if in.byWD[w.wd] == w {
+			in.forgetLocked(w)
+		}
+	}
+}
+
+// Event implements vfs.Watcher.
+func (w *watch) Event(mask, cookie uint32, name string) {
+	in := w.in
+	in.mu.Lock()
+	if w.gone {
+		in.mu.Unlock()
+		return
+	}
+	if mask&(w.mask|unix.IN_UNMOUNT)&(unix.IN_ALL_EVENTS|unix.IN_UNMOUNT) != 0 {
+		in.queueLocked(inotifyEvent{w.wd, mask, cookie, name})
+	}
+	if mask&(unix.IN_DELETE_SELF|unix.IN_UNMOUNT) != 0 || w.mask&unix.IN_ONESHOT != 0 {
+		w.ignoreLocked()
+		in.dead = append(in.dead, w)
+	}
+	in.mu.Unlock()
+	in.queue.Notify(waitq.In | waitq.RdNorm)
+}
+
+// ignoreLocked says that the watch is over; in.mu is held.
+func (w *watch) ignoreLocked() {
+	if !w.gone {
+		w.gone = true
+		w.in.queueLocked(inotifyEvent{wd: w.wd, mask: unix.IN_IGNORED})
+	}
+}
+
+// queueLocked adds an event unless it repeats the last one; a queue that is
+// full ends with IN_Q_OVERFLOW. in.mu is held.
+func (in *Inotify) queueLocked(e inotifyEvent) {
+	n := len(in.events)
+	if n > 0 && in.events[n-1] == e {
+		return
+	}
+	if n >= maxQueued {
+		e = inotifyEvent{wd: -1, mask: unix.IN_Q_OVERFLOW}
+		if in.events[n-1] == e {
+			return
+		}
+	}
+	in.events = append(in.events, e)
+	in.bytes += e.size()
+}
+
+// Read implements vfs.Reader: the events that fit; EINVAL if the first does
+// not.
+func (in *Inotify) Read(_ vfs.Caller, _ *vfs.File, dst *mem.UserBuf) (int, error) {
+	done := 0
+	for {
+		e, err := in.take(dst.Len())
+		if err != nil {
+			if done > 0 {
+				return done, nil
+			}
+			return 0, err
+		}
+		b := make([]byte, e.size())
+		binary.LittleEndian.PutUint32(b, uint32(e.wd))
+		binary.LittleEndian.PutUint32(b[4:], e.mask)
+		binary.LittleEndian.PutUint32(b[8:], e.cookie)
+		binary.LittleEndian.PutUint32(b[12:], uint32(len(b)-inotifyHeader))
+		copy(b[inotifyHeader:], e.name)
+		if _, err := dst.CopyOut(b); err != nil {
+			if done > 0 {
+				return done, nil
+			}
+			return 0, err
+		}
+		done += len(b)
+	}
+}
+
+// take removes the first event if it takes no more than room bytes.
+func (in *Inotify) take(room int) (inotifyEvent, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.events) == 0 {
+		return inotifyEvent{}, unix.EAGAIN
+	}
+	e := in.events[0]
+	if e.size() > room {
+		return e, unix.EINVAL
+	}
+	in.events = in.events[1:]
+	if len(in.events) == 0 {
+		in.events = nil
+	}
+	in.bytes -= e.size()
+	return e, nil
+}
+
+// Ioctl implements vfs.Ioctler: FIONREAD.
+func (in *Inotify) Ioctl(_ vfs.Caller, _ *vfs.File, m mem.Memory, cmd uint32, arg uint64) (uintptr, error) {
+	if cmd != unix.TIOCINQ {
+		return 0, unix.ENOTTY
+	}
+	in.mu.Lock()
+	n := in.bytes
+	in.mu.Unlock()
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], uint32(n))
+	_, err := m.CopyOut(arg, b[:])
+	return 0, err
+}
