@@ -44,9 +44,9 @@ type container struct {
 	// mu guards, with the fields of the processes:
 	init     *process
 	execs    map[string]*process
-	starting int                   // Start calls under way
-	held     []controlapi.ExitNote // exits that wait for those calls
-	gone     bool                  // the sandbox has ended
+	starting int        // Start calls under way
+	held     []heldNote // what waits for those calls
+	gone     bool       // the sandbox has ended
 	ooms     uint64
 	limits   controlapi.Limits
 	rec      record
@@ -74,11 +74,17 @@ func (c *container) noteExit(n controlapi.ExitNote) {
 	defer c.mu.Unlock()
 	if c.starting > 0 {
 		if len(c.held) < maxHeldExits {
-			c.held = append(c.held, n)
+			c.held = append(c.held, heldNote{exit: n})
 		}
 		return
 	}
 	c.applyExitLocked(n)
+}
+
+// heldNote is an exit, or an OOM kill.
+type heldNote struct {
+	oom  bool
+	exit controlapi.ExitNote
 }
 
 // maxHeldExits bounds what a hostile Sentry can make us remember.
@@ -109,7 +115,11 @@ func (c *container) endStartLocked(p *process) {
 	held := c.held
 	c.held = nil
 	for _, n := range held {
-		c.applyExitLocked(n)
+		if n.oom {
+			c.applyOOMLocked()
+		} else {
+			c.applyExitLocked(n.exit)
+		}
 	}
 	if c.gone {
 		c.finishLocked(c.init, statusKilled)
@@ -120,6 +130,16 @@ func (c *container) endStartLocked(p *process) {
 func (c *container) noteOOM() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.starting > 0 {
+		if len(c.held) < maxHeldExits {
+			c.held = append(c.held, heldNote{oom: true})
+		}
+		return
+	}
+	c.applyOOMLocked()
+}
+
+func (c *container) applyOOMLocked() {
 	if c.init.state == stateStopped || c.init.state == stateDeleted {
 		return
 	}

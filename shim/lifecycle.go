@@ -208,12 +208,17 @@ func (s *service) release(ctx context.Context, c *container) {
 		c.sb.stop()
 	} else if c.sb.alive() {
 		dctx, cancel := context.WithTimeout(ctx, releasePatience)
-		if err := c.sb.client.DestroyContainer(dctx, c.id); err != nil && c.sb.alive() {
-			note("sandbox", err)
-		}
+		err := c.sb.client.DestroyContainer(dctx, c.id)
 		cancel()
-		if err := c.sb.files.RemoveContainer(c.id); err != nil && c.sb.alive() {
-			note("gofer", err)
+		if err == nil {
+			err = c.sb.files.RemoveContainer(c.id)
+		}
+		switch {
+		case err == nil:
+		case c.sb.ending():
+			c.sb.stop() // nothing of it holds anything when this returns
+		default:
+			note("sandbox", err)
 		}
 	}
 	// The Sentry's ends of the pipes are closed now.

@@ -292,6 +292,16 @@ func (sb *sandbox) alive() bool {
 	}
 }
 
+// ending reports whether the sandbox has ended or cannot go on.
+func (sb *sandbox) ending() bool {
+	select {
+	case <-sb.client.Done():
+		return true
+	default:
+		return !sb.alive()
+	}
+}
+
 // ready waits for the Sentry to boot.
 func (sb *sandbox) ready(ctx context.Context) error {
 	t := time.NewTimer(bootPatience)

@@ -240,9 +240,11 @@ func (c *Conn) serve(handle func(*frame)) error {
 			break
 		}
 	}
-	if errors.Is(err, io.EOF) {
-		err = nil
+	c.mu.Lock()
+	if c.err != nil || errors.Is(err, io.EOF) {
+		err = nil // closed here, or by the peer between two frames
 	}
+	c.mu.Unlock()
 	c.fail(ErrClosed)
 	return err
 }
