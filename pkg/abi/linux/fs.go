@@ -58,3 +58,9 @@ const (
 
 // IOV_MAX is UIO_MAXIOV.
 const IOV_MAX = 1024
+
+// RESOLVE_CACHED is a flag of openat2(2).
+const RESOLVE_CACHED = 0x20
+
+// AT_STATX_SYNC_TYPE masks the flags of statx(2) about synchronization.
+const AT_STATX_SYNC_TYPE = 0x6000
