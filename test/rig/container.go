@@ -42,9 +42,9 @@ func (r *Rig) fill(c *Container) {
 	}
 }
 
-func (c *Container) command(verb ...string) []string {
+func (r *Rig) command(c Container, verb ...string) []string {
 	args := append([]string{"run"}, verb...)
-	args = append(args, "--runtime", c.Runtime)
+	args = append(args, "--runtime", c.Runtime, "--fifo-dir", filepath.Join(r.Dir, "w"))
 	args = append(args, c.Flags...)
 	return append(append(args, c.Image, c.ID), c.Args...)
 }
@@ -52,7 +52,7 @@ func (c *Container) command(verb ...string) []string {
 // Run runs a container to its end and removes it. One that hangs is removed by force.
 func (r *Rig) Run(c Container) Result {
 	r.fill(&c)
-	res := r.ctr(c.Timeout, c.Stdin, c.command("--rm")...)
+	res := r.ctr(c.Timeout, c.Stdin, r.command(c, "--rm")...)
 	if res.TimedOut {
 		r.Remove(c.ID)
 	}
@@ -63,7 +63,7 @@ func (r *Rig) Run(c Container) Result {
 // would stop at a full pipe.
 func (r *Rig) Begin(c Container) (id string, err error) {
 	r.fill(&c)
-	res := r.ctr(c.Timeout, nil, c.command("-d", "--log-uri", "file://"+r.outputPath(c.ID))...)
+	res := r.ctr(c.Timeout, nil, r.command(c, "-d", "--log-uri", "file://"+r.outputPath(c.ID))...)
 	if err := res.Err(); err != nil {
 		r.Remove(c.ID)
 		return c.ID, err

@@ -145,8 +145,7 @@ func hierarchies() []string {
 // cgroups lists the cgroups below the one of a containerd namespace.
 func cgroups(namespace string) []string {
 	var found []string
-	for _, h := range hierarchies() {
-		top := filepath.Join(h, namespace)
+	for _, top := range hierarchiesOf(namespace) {
 		filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() && path != top {
 				found = append(found, path)
@@ -157,16 +156,36 @@ func cgroups(namespace string) []string {
 	return found
 }
 
-// removeCgroups removes what cgroups lists, and its parents; those with a process in them stay.
+// removeCgroups removes what cgroups lists, and its parents. What still runs in them is killed: nothing
+// but a rig's containers can.
 func removeCgroups(namespace string) {
-	found := cgroups(namespace)
-	sort.Sort(sort.Reverse(sort.StringSlice(found)))
-	for _, c := range found {
-		syscall.Rmdir(c)
+	for range 20 {
+		busy := false
+		found := append(cgroups(namespace), hierarchiesOf(namespace)...)
+		sort.Sort(sort.Reverse(sort.StringSlice(found)))
+		for _, c := range found {
+			procs, _ := os.ReadFile(filepath.Join(c, "cgroup.procs"))
+			for f := range strings.FieldsSeq(string(procs)) {
+				if pid, err := strconv.Atoi(f); err == nil {
+					syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+			busy = syscall.Rmdir(c) == syscall.EBUSY || busy
+		}
+		if !busy {
+			return
+		}
+		time.Sleep(50 * time.Millisecond) // for the killed to end
 	}
+}
+
+// hierarchiesOf lists the cgroup of a containerd namespace in every hierarchy.
+func hierarchiesOf(namespace string) []string {
+	var all []string
 	for _, h := range hierarchies() {
-		syscall.Rmdir(filepath.Join(h, namespace))
+		all = append(all, filepath.Join(h, namespace))
 	}
+	return all
 }
 
 // files lists what containers leave in the rig's directories when nothing runs: task bundles,

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -84,6 +86,7 @@ func Start(images ...string) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
+	sweep(tools)
 	if _, err := os.Stat(filepath.Join(tools, "bin", "containerd")); err != nil {
 		return nil, fmt.Errorf("%w (make rig builds it)", err)
 	}
@@ -108,6 +111,9 @@ func (r *Rig) start(images []string) error {
 		if err := os.Mkdir(filepath.Join(r.Dir, d), 0o711); err != nil {
 			return err
 		}
+	}
+	if err := os.WriteFile(filepath.Join(r.Dir, "owner"), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		return err
 	}
 	if err := r.copyShim(); err != nil {
 		return err
@@ -179,6 +185,9 @@ func (r *Rig) StartDaemon() error {
 		return err
 	}
 	r.daemon, r.ended = cmd, make(chan struct{})
+	if err := os.WriteFile(filepath.Join(r.Dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644); err != nil {
+		return err
+	}
 	go func(ended chan struct{}) { // ends with the daemon
 		cmd.Wait()
 		close(ended)
@@ -341,13 +350,50 @@ func (r *Rig) Close() error {
 		errs = append(errs, fmt.Errorf("process left: %s", p))
 		syscall.Kill(p.PID, syscall.SIGKILL)
 	}
+	return errors.Join(append(errs, r.erase())...)
+}
+
+// erase removes mounts, cgroups with what runs in them, and files.
+func (r *Rig) erase() error {
+	var errs []error
+	removeCgroups(r.Namespace)
 	for _, m := range r.mounts() {
 		if err := syscall.Unmount(m, syscall.MNT_DETACH); err != nil {
 			errs = append(errs, fmt.Errorf("unmount %s: %w", m, err))
 		}
 	}
-	removeCgroups(r.Namespace)
-	return errors.Join(append(errs, os.RemoveAll(r.Dir))...)
+	return errors.Join(append(errs, os.RemoveAll(filepath.Join("/run/containerd/runc", r.Namespace)), os.RemoveAll(r.Dir))...)
+}
+
+// sweep removes rigs whose owner was killed before it could.
+func sweep(tools string) {
+	owners, _ := filepath.Glob(filepath.Join(os.TempDir(), "rig*", "owner"))
+	for _, file := range owners {
+		data, _ := os.ReadFile(file)
+		pid, err := strconv.Atoi(string(data))
+		if err != nil || syscall.Kill(pid, 0) == nil {
+			continue
+		}
+		r := &Rig{Dir: filepath.Dir(file)}
+		r.Namespace = filepath.Base(r.Dir)
+		r.shim, _ = os.Stat(filepath.Join(r.Dir, "bin", ShimName))
+		daemon, _ := os.ReadFile(filepath.Join(r.Dir, "pid"))
+		if pid, err := strconv.Atoi(string(daemon)); err == nil {
+			if p, ok := readProcess(pid); ok && strings.Contains(strings.Join(p.Args, " "), r.Dir+"/") {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		processes := r.Processes()
+		for _, p := range ProcessesOf(filepath.Join(tools, "bin", "containerd-shim-runc-v2")) {
+			if slices.Contains(p.Args, r.Namespace) {
+				processes = append(processes, p)
+			}
+		}
+		for _, p := range processes {
+			syscall.Kill(p.PID, syscall.SIGKILL)
+		}
+		r.erase() // as far as it goes
+	}
 }
 
 // removeContainers ends and removes every container of a namespace.
