@@ -15,6 +15,8 @@ func spinUntil(addr *uint32, want, n uint32) uint32
 
 func pause(n uint32)
 
+func rdtsc() uint64
+
 func xcr0() uint64
 
 func cpuid(leaf, sub uint32) (a, b, c, d uint32)

@@ -3,7 +3,6 @@ package systrap
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"runsc/sentry/arch"
 	"runsc/sentry/platform"
@@ -121,7 +120,7 @@ func (c *context) switchTo(st *stub, regs *arch.Regs) (platform.Event, error) {
 		c.writeFrame(s, regs)
 		v := c.run(s)
 		s.steps.Add(1)
-		if v != stEvent && v != stEventW {
+		if stopped>>v&1 == 0 {
 			return c.lost(s, v)
 		}
 		ev, ok := c.readFrame(s, regs)
@@ -153,39 +152,50 @@ func (c *context) lost(s *slot, v uint32) (platform.Event, error) {
 	return platform.Event{}, platform.ErrStubDied
 }
 
+// Waking a sleeping thread may take long, when its processor is idle itself.
+// wakePolls is how many times pollTime is spent on that before the waker
+// sleeps too; runPolls is how many are spent on a guest that runs.
+const (
+	wakePolls = 8
+	runPolls  = 2
+)
+
 // run lets the thread run and waits until it stops; it returns the state.
 func (c *context) run(s *slot) uint32 {
 	p, st, m := c.p, s.st, s.mem
 	running := p.running.Add(1)
-	defer p.running.Add(-1)
-	m.spin = 0
+	m.spin, m.spinW = 0, 0
 	if int(running) < p.cpus {
-		m.spin = p.pollUnit
+		m.spin, m.spinW = p.pollUnit, wakePolls*p.pollUnit
 	}
-	if !c.resume(s) {
-		return stDead
+	atomic.StoreUint64(&m.t0, 0)
+	v := uint32(stDead)
+	if woken, ok := c.resume(s); ok {
+		v = c.wait(s, woken)
+		st.last.Store(s)
 	}
-	v := c.wait(s)
-	st.last.Store(s)
+	p.running.Add(-1)
 	return v
 }
 
-// resume hands the thread its frame. It is false if the thread is gone.
-func (c *context) resume(s *slot) bool {
+// resume hands the thread its frame. It is not ok if the thread is gone;
+// woken says that it slept.
+func (c *context) resume(s *slot) (woken, ok bool) {
 	if s.st.dirty.Load() {
-		return c.resumeChained(s)
+		return true, c.resumeChained(s)
 	}
 	m := s.mem
 	for {
 		v := m.load()
 		if v == stDead {
-			return false
+			return false, false
 		}
 		if m.cas(v, stRun) {
 			if v == stEventW {
 				futexWake(&m.state)
+				return true, true
 			}
-			return true
+			return false, true
 		}
 	}
 }
@@ -200,15 +210,14 @@ func (c *context) resumeChained(s *slot) bool {
 	if st.head-st.acked >= ringSize/2 {
 		op |= opAck
 	}
-	asleep := false
+	var v uint32
 	for {
-		v := m.load()
+		v = m.load()
 		if v == stDead {
 			return false
 		}
-		asleep = v == stEventW
 		want := uint32(stChain)
-		if asleep {
+		if v == stEventW {
 			want = stChainW
 		}
 		if m.cas(v, want) {
@@ -217,24 +226,26 @@ func (c *context) resumeChained(s *slot) bool {
 	}
 	st.dirty.Store(false)
 	st.push(op, s.start+slotSize-slotMemSize)
-	if asleep {
+	if v == stEventW {
 		futexWake(&st.cmd.head)
 	}
 	return true
 }
 
-// shortRun is a run of the guest that spinning would have caught.
-const shortRun = 2 * pollTime
-
 // wait waits until the thread reports, and returns the state of the slot.
-func (c *context) wait(s *slot) uint32 {
+func (c *context) wait(s *slot, woken bool) uint32 {
 	p, m := c.p, s.mem
 	// Spin if a processor is left for it, and if it paid lately; try again
 	// now and then.
 	if c.misses < 4 || c.misses%32 == 0 {
 		if p.running.Load()+p.spinning.Add(1) <= int32(p.cpus) {
-			v := spinWhile(&m.state, notYet, p.pollUnit)
-			if notYet>>v&1 != 0 {
+			v := uint32(stRun)
+			if woken {
+				for i := 0; i < wakePolls && notYet>>v&1 != 0 && atomic.LoadUint64(&m.t0) == 0; i++ {
+					v = spinWhile(&m.state, notYet, p.pollUnit)
+				}
+			}
+			for i := 0; i < runPolls && notYet>>v&1 != 0; i++ {
 				v = spinWhile(&m.state, notYet, p.pollUnit)
 			}
 			if notYet>>v&1 == 0 {
@@ -245,8 +256,6 @@ func (c *context) wait(s *slot) uint32 {
 		}
 		p.spinning.Add(-1)
 	}
-	c.misses++
-	start := time.Now()
 	for {
 		v := m.load()
 		switch v {
@@ -257,8 +266,12 @@ func (c *context) wait(s *slot) uint32 {
 		case stRunW, stChain, stChainW:
 			futexWait(&m.state, v, nil)
 		default:
-			if time.Since(start) < shortRun {
+			// The guest could forge the times, and make us spin more.
+			t0, t1 := atomic.LoadUint64(&m.t0), atomic.LoadUint64(&m.t1)
+			if t1-t0 < runPolls*p.pollCycles {
 				c.misses = 0
+			} else {
+				c.misses++
 			}
 			return v
 		}

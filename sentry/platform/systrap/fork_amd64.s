@@ -114,3 +114,11 @@ TEXT ·cpuid(SB),NOSPLIT,$0-24
 	MOVL	CX, c+16(FP)
 	MOVL	DX, d+20(FP)
 	RET
+
+// func rdtsc() uint64
+TEXT ·rdtsc(SB),NOSPLIT,$0-8
+	RDTSC
+	SHLQ	$32, DX
+	ORQ	DX, AX
+	MOVQ	AX, ret+0(FP)
+	RET

@@ -59,6 +59,10 @@ const (
 	stExit   = 9 // end the thread
 )
 
+// stopped are the states of a thread that has reported an event. yield may be
+// set by another goroutine that waits for the leader.
+const stopped = 1<<stEvent | 1<<stEventW | 1<<stSleep | 1<<stYield
+
 // notYet are the states in which the guest has not reported an event.
 const notYet = 1<<stRun | 1<<stRunW | 1<<stChain | 1<<stChainW
 
@@ -99,13 +103,15 @@ type slotMem struct {
 	frame  uint64 // address of the signal frame
 	fs, gs uint64
 	tid    uint32
-	_      uint32
+	spinW  uint32 // the same when the Sentry had to be woken
 	leader uint64 // address of cmdPage.head, for a wake
 	_      uint64
 	ssSP   uint64 // stack_t for sigaltstack
 	ssFl   uint64
 	ssSize uint64
-	_      [13]uint64
+	_      [5]uint64
+	t0, t1 uint64 // time stamp counter at the last resume, the last event
+	_      [6]uint64
 	err    uint32 // first slot only: errno of a failed command, a hint
 	pid    uint32 // first slot of a zygote only: result of opFork
 	_      [7]uint64
@@ -137,7 +143,7 @@ type sigFrame struct {
 	addr                  uint64 // si_addr, si_call_addr
 	syscall               int32  // si_syscall
 	arch                  uint32 // si_arch
-	_                     [13]uint64
+	_                     [12]uint64
 }
 
 const sigFrameSize = 440

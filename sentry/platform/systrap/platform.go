@@ -22,14 +22,15 @@ type Options struct {
 // Platform implements platform.Platform.
 type Platform struct {
 	// immutable after New:
-	ctl       *control
-	base      uint64 // of the stub region in every stub
-	zygote    *stub
-	watch     *watcher
-	cpus      int
-	pollUnit  uint32 // polls in pollTime
-	slotFlags uint32
-	fp        fpLayout
+	ctl        *control
+	base       uint64 // of the stub region in every stub
+	zygote     *stub
+	watch      *watcher
+	cpus       int
+	pollUnit   uint32 // polls in pollTime
+	pollCycles uint64 // cycles of the time stamp counter in pollTime
+	slotFlags  uint32
+	fp         fpLayout
 
 	// atomic:
 	keep     atomic.Pointer[map[int]struct{}]
@@ -114,17 +115,21 @@ func New(opts Options) (*Platform, error) {
 	return p, nil
 }
 
-// calibrate finds out how many polls fit in pollTime.
+// calibrate finds out how many polls, and cycles, fit in pollTime.
 func (p *Platform) calibrate() {
 	const n = 200
-	best := time.Hour
+	best, cycles := time.Hour, uint64(0)
 	for range 5 {
-		t := time.Now()
+		t, c := time.Now(), rdtsc()
 		pause(n)
-		best = min(best, time.Since(t))
+		c = rdtsc() - c
+		if d := time.Since(t); d < best {
+			best, cycles = d, c
+		}
 	}
-	per := max(best/n, 1)
-	p.pollUnit = uint32(max(pollTime/per, 10))
+	best = max(best, 1)
+	p.pollUnit = uint32(max(n*pollTime/best, 10))
+	p.pollCycles = cycles * uint64(pollTime) / uint64(best)
 }
 
 // KeepFD adds a descriptor to Options.KeepFDs.

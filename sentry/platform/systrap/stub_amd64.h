@@ -9,7 +9,6 @@
 #define STUB_SIZE     0x40000000
 #define SLOT_SIZE     0x4000
 #define SLOT_MASK     0x3fff
-#define RESULT        0x103f00
 #define GUEST_TOP     0x7ffc00000000
 #define HOST_TOP      0x7ffffffff000
 
@@ -57,10 +56,11 @@
 #define S_FS     -232
 #define S_GS     -224
 #define S_TID    -216
+#define S_SPINW  -212
 #define S_LEADER -208
 #define S_SS     -192
-#define S_ERR    -64
-#define S_PID    -60
+#define S_T0     -128
+#define S_T1     -120
 
 // Results of the leader live in slot 0.
 #define RESULT_ERR 0x103fc0

@@ -28,7 +28,12 @@ TEXT ·stubBlob(SB),NOSPLIT|NOFRAME|TOPFRAME,$0-0
 	MOVQ	AX, S_GS(BX)
 
 post:
-	// Tell the Sentry; wake it only if it went to sleep.
+	RDTSC
+	SHLQ	$32, DX
+	ORQ	DX, AX
+	MOVQ	AX, S_T1(BX)
+	// Tell the Sentry; wake it only if it went to sleep, and then give it
+	// the time to wake up.
 	MOVL	$ST_EVENT, AX
 	XCHGL	AX, S_STATE(BX)
 	CMPL	AX, $ST_RUNW
@@ -38,6 +43,8 @@ post:
 	MOVL	$0x7fffffff, DX
 	MOVL	$SYS_futex, AX
 	SYSCALL
+	MOVL	S_SPINW(BX), CX
+	JMP	poll
 
 answer:
 	MOVL	S_SPIN(BX), CX
@@ -118,6 +125,10 @@ chain:
 	JMP	wait
 
 resume:
+	RDTSC
+	SHLQ	$32, DX
+	ORQ	DX, AX
+	MOVQ	AX, S_T0(BX)
 	MOVL	S_SET(BX), R8
 	TESTL	R8, R8
 	JEQ	sigreturn

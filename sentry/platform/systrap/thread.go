@@ -120,7 +120,7 @@ func (st *stub) startThread(s *slot) error {
 	for {
 		v := spinWhile(&m.state, 1<<stRun|1<<stRunW, st.p.pollUnit)
 		switch v {
-		case stEvent, stEventW:
+		case stEvent, stEventW, stYield:
 			return nil
 		case stRun:
 			m.cas(stRun, stRunW)
