@@ -296,3 +296,10 @@ type FileWatcher interface {
 	// and before its FileOps are released.
 	FileReleased()
 }
+
+// Sealer is implemented by files with seals (memfd_create(2)); for others
+// F_ADD_SEALS and F_GET_SEALS give EINVAL.
+type Sealer interface {
+	AddSeals(seals uint32) error
+	Seals() uint32
+}

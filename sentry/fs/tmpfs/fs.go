@@ -1,0 +1,251 @@
+package tmpfs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"runsc/pkg/ref"
+	"runsc/sentry/mem"
+	"runsc/sentry/vfs"
+)
+
+const pageSize = mem.PageSize
+
+// DefaultInodes bounds the inodes of a file system without nr_inodes: they
+// cost Sentry memory.
+const DefaultInodes = 1 << 20
+
+var inodeKind = ref.NewKind("tmpfs.inode")
+
+// Config describes a file system to New.
+type Config struct {
+	Memory  *mem.File
+	Account *mem.Account // charged for data; nil for the memfile's own
+	Source  string       // shown in /proc/mounts; "tmpfs" by default
+	// Size bounds the data in bytes, Inodes the number of files; 0 is no
+	// bound, but for DefaultInodes.
+	Size   uint64
+	Inodes uint64
+	// Mode, UID and GID are those of the root directory; mode 0 is 01777.
+	Mode, UID, GID uint32
+}
+
+// FS is one tmpfs.
+type FS struct {
+	// immutable after New:
+	mf     *mem.File
+	acct   *mem.Account
+	source string
+	dev    uint64
+	root   *dir
+
+	maxPages  atomic.Int64 // 0: no bound
+	maxInodes atomic.Int64
+	pages     atomic.Int64
+	inodes    atomic.Int64
+	lastIno   atomic.Uint64
+
+	// treeMu guards the entries of all directories and all link counts.
+	treeMu sync.RWMutex
+	// Shown in the mount options, as given:
+	opts atomic.Pointer[string]
+}
+
+// New returns a tmpfs with an empty root directory.
+func New(c vfs.Caller, cfg Config) *FS {
+	fs := &FS{mf: cfg.Memory, acct: cfg.Account, source: cfg.Source, dev: vfs.NewAnonDev()}
+	if fs.source == "" {
+		fs.source = "tmpfs"
+	}
+	if cfg.Mode == 0 {
+		cfg.Mode = 0o1777
+	}
+	if cfg.Inodes == 0 {
+		cfg.Inodes = DefaultInodes
+	}
+	fs.maxPages.Store(int64(min(cfg.Size, 1<<62) / pageSize))
+	fs.maxInodes.Store(int64(min(cfg.Inodes, 1<<62)))
+	var o []string
+	if cfg.Size != 0 {
+		o = append(o, fmt.Sprintf("size=%dk", cfg.Size/1024))
+	}
+	if cfg.Inodes != DefaultInodes {
+		o = append(o, fmt.Sprintf("nr_inodes=%d", cfg.Inodes))
+	}
+	if cfg.Mode != 0o1777 {
+		o = append(o, fmt.Sprintf("mode=%o", cfg.Mode))
+	}
+	if cfg.UID != 0 {
+		o = append(o, fmt.Sprintf("uid=%d", cfg.UID))
+	}
+	if cfg.GID != 0 {
+		o = append(o, fmt.Sprintf("gid=%d", cfg.GID))
+	}
+	s := strings.Join(o, ",")
+	fs.opts.Store(&s)
+	fs.root = &dir{}
+	a := vfs.CreateAttr{Mode: unix.S_IFDIR | cfg.Mode&0o7777, UID: cfg.UID, GID: cfg.GID}
+	fs.initInode(&fs.root.inode, c, a)
+	fs.root.nlink = 2
+	return fs
+}
+
+// ParseOptions fills cfg from the option string of mount(2). EINVAL for an
+// unknown or malformed option.
+func ParseOptions(cfg *Config, options string) error {
+	for _, o := range strings.Split(options, ",") {
+		key, val, _ := strings.Cut(o, "=")
+		var err error
+		switch key {
+		case "":
+		case "size":
+			cfg.Size, err = parseSize(val)
+			cfg.Size = (cfg.Size + pageSize - 1) &^ (pageSize - 1)
+		case "nr_blocks":
+			cfg.Size, err = parseSize(val)
+			if cfg.Size > 1<<50 {
+				return unix.EINVAL
+			}
+			cfg.Size *= pageSize
+		case "nr_inodes":
+			cfg.Inodes, err = parseSize(val)
+		case "mode":
+			cfg.Mode, err = parse32(val, 8)
+			cfg.Mode &= 0o7777
+		case "uid":
+			cfg.UID, err = parse32(val, 10)
+		case "gid":
+			cfg.GID, err = parse32(val, 10)
+		case "mpol", "huge", "inode32", "inode64", "noswap":
+			// Nothing here depends on them.
+		default:
+			return unix.EINVAL
+		}
+		if err != nil {
+			return unix.EINVAL
+		}
+	}
+	return nil
+}
+
+func parse32(s string, base int) (uint32, error) {
+	n, err := strconv.ParseUint(s, base, 32)
+	return uint32(n), err
+}
+
+// parseSize reads a number with k, m, g, t; a percentage is of no bound that
+// is known here and means none.
+func parseSize(s string) (uint64, error) {
+	if strings.HasSuffix(s, "%") {
+		return 0, nil
+	}
+	shift := 0
+	if n := len(s); n > 0 {
+		if i := strings.IndexByte("kmgt", s[n-1]|0x20); i >= 0 {
+			shift, s = 10*(i+1), s[:n-1]
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 63)
+	if err != nil || n<<shift>>shift != n {
+		return 0, unix.EINVAL
+	}
+	return n << shift, nil
+}
+
+// Type implements vfs.Filesystem.
+func (fs *FS) Type() string { return "tmpfs" }
+
+// Root implements vfs.Filesystem.
+func (fs *FS) Root() vfs.Inode {
+	fs.root.IncRef()
+	return fs.root
+}
+
+// Source implements vfs.Filesystem.
+func (fs *FS) Source() string { return fs.source }
+
+// Options implements vfs.Filesystem.
+func (fs *FS) Options() string { return *fs.opts.Load() }
+
+// Cache implements vfs.Filesystem.
+func (fs *FS) Cache() vfs.CachePolicy { return vfs.CachePinned }
+
+// Sync implements vfs.Filesystem.
+func (fs *FS) Sync(vfs.Caller) error { return nil }
+
+// Dev is the device number of the file system.
+func (fs *FS) Dev() uint64 { return fs.dev }
+
+// Statfs implements vfs.Filesystem.
+func (fs *FS) Statfs(vfs.Caller) (vfs.Statfs, error) {
+	const tmpfsMagic = 0x01021994
+	s := vfs.Statfs{Type: tmpfsMagic, Bsize: pageSize, Frsize: pageSize, Namelen: 255,
+		Fsid: [2]int32{int32(fs.dev), 0}}
+	if limit := fs.limitPages(); limit > 0 {
+		s.Blocks = uint64(limit)
+		s.Bfree = uint64(max(limit-fs.pages.Load(), 0))
+		s.Bavail = s.Bfree
+	}
+	s.Files = uint64(fs.maxInodes.Load())
+	s.Ffree = uint64(max(int64(s.Files)-fs.inodes.Load(), 0))
+	return s, nil
+}
+
+// limitPages is the size in pages that programs see: the bound, or that of the
+// account.
+func (fs *FS) limitPages() int64 {
+	if n := fs.maxPages.Load(); n > 0 {
+		return n
+	}
+	if fs.acct != nil {
+		if l := fs.acct.Limit(); l > 0 {
+			return int64(l / pageSize)
+		}
+	}
+	return 0
+}
+
+// Remount implements vfs.Remounter: size and nr_inodes can change, but not
+// below what is in use.
+func (fs *FS) Remount(_ vfs.Caller, _ vfs.MountFlags, options string) error {
+	cfg := Config{Size: uint64(fs.maxPages.Load()) * pageSize, Inodes: uint64(fs.maxInodes.Load())}
+	if err := ParseOptions(&cfg, options); err != nil {
+		return err
+	}
+	pages, inodes := int64(cfg.Size/pageSize), int64(cfg.Inodes)
+	if pages > 0 && pages < fs.pages.Load() || inodes > 0 && inodes < fs.inodes.Load() {
+		return unix.EINVAL
+	}
+	fs.maxPages.Store(pages)
+	fs.maxInodes.Store(inodes)
+	if options != "" {
+		fs.opts.Store(&options)
+	}
+	return nil
+}
+
+// Release implements vfs.Filesystem: everything is freed.
+func (fs *FS) Release() {
+	fs.treeMu.Lock()
+	gone := fs.root.dropTreeLocked(nil)
+	fs.treeMu.Unlock()
+	for _, i := range gone {
+		i.base().lost(i)
+	}
+	fs.root.DecRef()
+}
+
+// charge reserves n pages of the file system's size.
+func (fs *FS) charge(n int64) error {
+	limit := fs.maxPages.Load()
+	if got := fs.pages.Add(n); limit > 0 && got > limit {
+		fs.pages.Add(-n)
+		return unix.ENOSPC
+	}
+	return nil
+}
