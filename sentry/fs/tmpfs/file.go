@@ -186,11 +186,13 @@ func (f *file) fillLocked(page, n, want int64) (end int64, err error) {
 			// The hole may go on: fill more of it with one allocation.
 			_, k, _ = f.pages.run(page+done, min(want-done, maxAlloc/pageSize))
 		}
-		if err := f.allocateLocked(page+done, k); err != nil {
-			if k == need || f.allocateLocked(page+done, need) != nil {
-				return page + done, err
-			}
-			k = need
+		err := f.allocateLocked(page+done, k)
+		for ; err != nil && k > 1; err = f.allocateLocked(page+done, k) {
+			// Near a limit: what fits.
+			k = min(need, k/2)
+		}
+		if err != nil {
+			return page + done, err
 		}
 		done += k
 		n = max(n, min(done, want))
