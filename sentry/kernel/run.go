@@ -155,6 +155,7 @@ func (t *Task) syscall(ev *platform.Event) {
 	default:
 		t.setError(err)
 	}
+	t.endTempMask(err)
 }
 
 // x32Bit marks calls of the x32 ABI (__X32_SYSCALL_BIT); the table has none.

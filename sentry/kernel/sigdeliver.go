@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/abi/linux"
+	"runsc/pkg/waitq"
 	"runsc/sentry/arch"
 	"runsc/sentry/errs"
 )
@@ -317,9 +318,13 @@ func (t *Task) SetTempMask(mask arch.SigSet) {
 	t.work.Store(true)
 }
 
-// EndTempMask puts the mask back at once, for a call that was not interrupted
-// (restore_saved_sigmask_unless). Own.
-func (t *Task) EndTempMask() { t.restoreMask() }
+// endTempMask puts the mask back at once after a call that was not interrupted:
+// what it unblocked stays pending (restore_saved_sigmask_unless).
+func (t *Task) endTempMask(err error) {
+	if t.sig.restoreMask && err != unix.EINTR && t.restart.code == 0 {
+		t.restoreMask()
+	}
+}
 
 func (t *Task) restoreMask() {
 	t.tg.sigmu.Lock()
@@ -360,6 +365,9 @@ func (t *Task) PendingSignals() arch.SigSet {
 	defer t.tg.sigmu.Unlock()
 	return t.sig.pending.set | t.tg.sig.shared.set
 }
+
+// SignalQueue is notified when a signal is queued for the process (signalfd).
+func (t *Task) SignalQueue() *waitq.Queue { return &t.tg.sig.queueQ }
 
 // SignalSets returns what /proc/PID/status shows.
 func (t *Task) SignalSets() (pending, shared, blocked, ignored, caught arch.SigSet, queued int64) {

@@ -185,6 +185,9 @@ func (mm *MM) Hint(addr uint64, access platform.Prot) {
 // IncUsers adds a user (a task); the caller is or holds one.
 func (mm *MM) IncUsers() { mm.users.Add(1) }
 
+// Users is the number of users, for decisions that tolerate change.
+func (mm *MM) Users() int32 { return mm.users.Load() }
+
 // TryIncUsers adds a user unless there is none left.
 func (mm *MM) TryIncUsers() bool {
 	for {
