@@ -128,6 +128,7 @@ func (mm *MM) protectLocked(start, end uint64) error {
 		prot   platform.Prot
 	}
 	var spans []span
+	after := false // the last mapped page is the end of the last span
 	for i := mm.pages.Search(start); i < mm.pages.Len(); i++ {
 		s := mm.pages.At(i)
 		if s.Start >= end {
@@ -140,12 +141,13 @@ func (mm *MM) protectLocked(start, end uint64) error {
 			v := mm.vmas.Find(lo)
 			hi := min(s.End, end, v.End)
 			want := s.V.hostProt(v.V)
-			if want != s.V.host {
-				if n := len(spans); n > 0 && spans[n-1].hi == lo && spans[n-1].prot == want {
-					spans[n-1].hi = hi
-				} else {
-					spans = append(spans, span{lo, hi, want})
-				}
+			if want == s.V.host {
+				after = false
+			} else if n := len(spans); after && spans[n-1].prot == want {
+				spans[n-1].hi = hi // over a hole, if there is one
+			} else {
+				spans = append(spans, span{lo, hi, want})
+				after = true
 			}
 			lo = hi
 		}
@@ -167,7 +169,13 @@ func (mm *MM) protectLocked(start, end uint64) error {
 				return err
 			}
 		}
-		mm.setHostLocked(s.lo, s.hi, s.prot)
+		i, j := mm.pages.Isolate(s.lo, s.hi)
+		for ; i < j; i++ {
+			if p := &mm.pages.At(i).V; p.host != 0 {
+				p.host = s.prot
+			}
+		}
+		mm.pages.MergeRange(s.lo, s.hi)
 	}
 	return nil
 }
