@@ -75,4 +75,6 @@ func (m *memExe) ReadAtKernel(p []byte, off int64) (int, error) {
 }
 func (m *memExe) Mappable() (mem.Mappable, error) { return m, nil }
 
-func script(s string) Executable { return &memExe{data: s, hostExe: hostExe{path: strings.TrimSpace(s)}} }
+func script(s string) Executable {
+	return &memExe{data: s, hostExe: hostExe{path: strings.TrimSpace(s)}}
+}

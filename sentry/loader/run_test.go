@@ -139,7 +139,7 @@ func miniCall(t *testing.T, m *mm.MM, regs *arch.Regs, a [6]uint64, out *bytes.B
 	case unix.SYS_SET_TID_ADDRESS, unix.SYS_GETPID, unix.SYS_GETTID:
 		return 1
 	case unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK,
-		unix.SYS_SET_ROBUST_LIST, unix.SYS_PRLIMIT64, unix.SYS_CLOSE:
+		unix.SYS_SET_ROBUST_LIST, unix.SYS_FUTEX, unix.SYS_PRLIMIT64, unix.SYS_CLOSE:
 		return 0
 	case unix.SYS_GETRANDOM:
 		n, _ := m.CopyOut(a[0], bytes.Repeat([]byte{7}, int(a[1]&0xff)))
