@@ -1,0 +1,213 @@
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"runsc/sentry/kernel"
+	"runsc/sentry/mm"
+	"runsc/sentry/vfs"
+)
+
+func (p process) empty(vfs.Caller, *bytes.Buffer) error { return nil }
+
+// refuse is the write side of what a process cannot change here: what it
+// belongs to, a user namespace or an audit session, was set for good.
+func (p process) refuse(vfs.Caller, string) error { return unix.EPERM }
+
+// ignore accepts a setting without effect.
+func (p process) ignore(vfs.Caller, string) error { return nil }
+
+func (p process) personality(_ vfs.Caller, b *bytes.Buffer) error {
+	if t := p.lead(); t != nil {
+		fmt.Fprintf(b, "%08x\n", t.Personality())
+	}
+	return nil
+}
+
+func (p process) comm(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteString(p.name() + "\n")
+	return nil
+}
+
+// setComm allows threads of the same process only (comm_write).
+func (p process) setComm(c vfs.Caller, s string) error {
+	t, ok := c.(*kernel.Task)
+	if !ok || t.ThreadGroup() != p.tg {
+		return unix.EINVAL
+	}
+	s, _, _ = strings.Cut(s, "\x00")
+	if l := p.lead(); l != nil {
+		l.SetComm(strings.TrimSuffix(s, "\n"))
+	}
+	return nil
+}
+
+func (p process) syscall(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteString("running\n")
+	return nil
+}
+
+func (p process) wchan(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteByte('0')
+	return nil
+}
+
+func (p process) schedstat(_ vfs.Caller, b *bytes.Buffer) error {
+	user, sys := p.tg.CPUTime()
+	if p.task != nil {
+		user, sys = p.task.CPUTime()
+	}
+	fmt.Fprintf(b, "%d 0 0\n", user+sys)
+	return nil
+}
+
+func (p process) cpuset(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteString("/\n")
+	return nil
+}
+
+// cgroup shows the container's cgroup as the root of its namespace.
+func (p process) cgroup(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteString("0::/\n")
+	return nil
+}
+
+// limitNames has the lines of /proc/PID/limits.
+var limitNames = []struct {
+	resource   int
+	name, unit string
+}{
+	{unix.RLIMIT_CPU, "Max cpu time", "seconds"}, {unix.RLIMIT_FSIZE, "Max file size", "bytes"},
+	{unix.RLIMIT_DATA, "Max data size", "bytes"}, {unix.RLIMIT_STACK, "Max stack size", "bytes"},
+	{unix.RLIMIT_CORE, "Max core file size", "bytes"}, {unix.RLIMIT_RSS, "Max resident set", "bytes"},
+	{unix.RLIMIT_NPROC, "Max processes", "processes"}, {unix.RLIMIT_NOFILE, "Max open files", "files"},
+	{unix.RLIMIT_MEMLOCK, "Max locked memory", "bytes"}, {unix.RLIMIT_AS, "Max address space", "bytes"},
+	{unix.RLIMIT_LOCKS, "Max file locks", "locks"}, {unix.RLIMIT_SIGPENDING, "Max pending signals", "signals"},
+	{unix.RLIMIT_MSGQUEUE, "Max msgqueue size", "bytes"}, {unix.RLIMIT_NICE, "Max nice priority", ""},
+	{unix.RLIMIT_RTPRIO, "Max realtime priority", ""}, {unix.RLIMIT_RTTIME, "Max realtime timeout", "us"},
+}
+
+func (p process) limits(_ vfs.Caller, b *bytes.Buffer) error {
+	value := func(v uint64) string {
+		if v == unix.RLIM_INFINITY {
+			return "unlimited"
+		}
+		return strconv.FormatUint(v, 10)
+	}
+	fmt.Fprintf(b, "%-25s %-20s %-20s %-10s\n", "Limit", "Soft Limit", "Hard Limit", "Units")
+	for _, l := range limitNames {
+		lim := p.tg.Limit(l.resource)
+		fmt.Fprintf(b, "%-25s %-20s %-20s %-10s\n", l.name, value(lim.Cur), value(lim.Max), l.unit)
+	}
+	return nil
+}
+
+// oomScore is what oom_badness makes of resident memory and oom_score_adj.
+func (p process) oomScore(_ vfs.Caller, b *bytes.Buffer) error {
+	var rss uint64
+	p.withMM(func(m *mm.MM) { rss = m.Usage().RSS })
+	score := int64(0)
+	if total := p.in.memory().total; total > 0 {
+		score = int64(rss * 1000 / total)
+	}
+	fmt.Fprintf(b, "%d\n", max((1000+score+int64(p.tg.OOMScoreAdj()))*2/3, 0))
+	return nil
+}
+
+func (p process) oomScoreAdj(_ vfs.Caller, b *bytes.Buffer) error {
+	fmt.Fprintf(b, "%d\n", p.tg.OOMScoreAdj())
+	return nil
+}
+
+// setOOMScoreAdj needs CAP_SYS_RESOURCE to lower the value.
+func (p process) setOOMScoreAdj(c vfs.Caller, s string) error {
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 32)
+	if err != nil || n < -1000 || n > 1000 {
+		return unix.EINVAL
+	}
+	return p.setOOM(c, int32(n))
+}
+
+func (p process) setOOM(c vfs.Caller, n int32) error {
+	if n < p.tg.OOMScoreAdj() && !c.Cred().Has(unix.CAP_SYS_RESOURCE) {
+		return unix.EACCES
+	}
+	p.tg.SetOOMScoreAdj(n)
+	return nil
+}
+
+// oomAdj is the old scale, -17 to 15.
+func (p process) oomAdj(_ vfs.Caller, b *bytes.Buffer) error {
+	adj := p.tg.OOMScoreAdj()
+	n := adj * 17 / 1000
+	if adj == 1000 {
+		n = 15
+	}
+	fmt.Fprintf(b, "%d\n", n)
+	return nil
+}
+
+func (p process) setOOMAdj(c vfs.Caller, s string) error {
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 32)
+	if err != nil || n < -17 || n > 15 {
+		return unix.EINVAL
+	}
+	adj := int32(n) * 1000 / 17
+	if n == 15 {
+		adj = 1000
+	}
+	return p.setOOM(c, adj)
+}
+
+// noID is the unset audit id.
+func (p process) noID(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteString("4294967295")
+	return nil
+}
+
+func (p process) io(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteString("rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n")
+	return nil
+}
+
+func (p process) idMap(_ vfs.Caller, b *bytes.Buffer) error {
+	fmt.Fprintf(b, "%10d %10d %10d\n", 0, 0, uint32(4294967295))
+	return nil
+}
+
+func (p process) setgroups(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteString("allow\n")
+	return nil
+}
+
+func (p process) coredumpFilter(_ vfs.Caller, b *bytes.Buffer) error {
+	b.WriteString("00000033\n")
+	return nil
+}
+
+func (p process) timerSlack(_ vfs.Caller, b *bytes.Buffer) error {
+	if t := p.lead(); t != nil {
+		fmt.Fprintf(b, "%d\n", t.TimerSlack())
+	}
+	return nil
+}
+
+// setTimerSlack is for the process's own and for who may trace it.
+func (p process) setTimerSlack(c vfs.Caller, s string) error {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 0, 64)
+	if err != nil {
+		return unix.EINVAL
+	}
+	if !mayRead(c, p) {
+		return unix.EPERM
+	}
+	if t := p.lead(); t != nil {
+		t.SetTimerSlack(n)
+	}
+	return nil
+}
