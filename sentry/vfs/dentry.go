@@ -97,6 +97,10 @@ func (d *Dentry) nameAndParent() (string, *Dentry) {
 	return d.name, d.parent.Load()
 }
 
+// Parent returns a new reference to the directory that d is in, nil for a
+// root.
+func (d *Dentry) Parent() *Dentry { return d.parentRef() }
+
 // parentRef returns a new reference to the parent, nil for a root.
 func (d *Dentry) parentRef() *Dentry {
 	d.sb.nameMu.RLock()

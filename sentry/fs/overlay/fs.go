@@ -1,0 +1,177 @@
+package overlay
+
+import (
+	"golang.org/x/sys/unix"
+
+	"runsc/pkg/ref"
+	"runsc/sentry/vfs"
+)
+
+var nodeKind = ref.NewKind("overlay.node")
+
+// The extended attributes of the upper layer.
+const (
+	xattrPrefix = "trusted.overlay."
+	xattrOpaque = xattrPrefix + "opaque"
+	xattrOrigin = xattrPrefix + "origin"
+)
+
+// Config describes an overlay to New.
+type Config struct {
+	Source string // shown in /proc/mounts; "overlay" by default
+	// Lower are the read-only layers, the topmost first. Upper is the
+	// writable one; without it the overlay is read-only. New takes over the
+	// file systems; a root other than a file system's own comes in the
+	// fields below.
+	Lower []vfs.Filesystem
+	Upper vfs.Filesystem
+	// LowerRoots and UpperRoot, if set, are directories to use instead of
+	// the roots of the file systems. New takes over the references.
+	LowerRoots []vfs.Inode
+	UpperRoot  vfs.Inode
+	// Options are shown in /proc/mounts.
+	Options string
+}
+
+// FS is one overlay.
+type FS struct {
+	// immutable after New:
+	source, options string
+	layers          []vfs.Filesystem // to be released
+	upper           vfs.Filesystem   // nil: read-only
+	top             vfs.Filesystem   // whose statfs is reported
+	dev             uint64
+	lowerDev        []uint64 // of the lower roots
+	upperDev        uint64
+	root            *dirNode
+	policy          vfs.CachePolicy
+	// system acts for the overlay where the caller's rights do not count:
+	// copying up, whiteouts (Linux's ovl_override_creds).
+	system *systemCreds
+}
+
+// New returns an overlay.
+func New(c vfs.Caller, cfg Config) (*FS, error) {
+	fs := &FS{source: cfg.Source, options: cfg.Options, upper: cfg.Upper, dev: vfs.NewAnonDev(),
+		policy: vfs.CacheAll, system: newSystemCreds()}
+	if fs.source == "" {
+		fs.source = "overlay"
+	}
+	root := &dirNode{}
+	root.init(fs, nil, "")
+	if cfg.Upper != nil || cfg.UpperRoot != nil {
+		up := cfg.UpperRoot
+		if up == nil {
+			up = cfg.Upper.Root()
+		}
+		root.setUpper(up)
+	}
+	lower := cfg.LowerRoots
+	if lower == nil {
+		for _, l := range cfg.Lower {
+			lower = append(lower, l.Root())
+		}
+	}
+	root.lower = lower
+	fs.root = root
+	fs.layers = append([]vfs.Filesystem{}, cfg.Lower...)
+	if cfg.Upper != nil {
+		fs.layers = append(fs.layers, cfg.Upper)
+		fs.top = cfg.Upper
+	} else if len(cfg.Lower) > 0 {
+		fs.top = cfg.Lower[0]
+	}
+	if up := root.upper(); up != nil {
+		st, err := up.Stat(c, unix.STATX_INO)
+		if err != nil {
+			fs.Release()
+			return nil, err
+		}
+		fs.upperDev = st.Dev
+	}
+	for _, l := range lower {
+		st, err := l.Stat(c, unix.STATX_INO)
+		if err != nil {
+			fs.Release()
+			return nil, err
+		}
+		fs.lowerDev = append(fs.lowerDev, st.Dev)
+	}
+	return fs, nil
+}
+
+// Type implements vfs.Filesystem.
+func (fs *FS) Type() string { return "overlay" }
+
+// Root implements vfs.Filesystem.
+func (fs *FS) Root() vfs.Inode {
+	fs.root.IncRef()
+	return fs.root
+}
+
+// Statfs implements vfs.Filesystem: the numbers of the upper layer.
+func (fs *FS) Statfs(c vfs.Caller) (vfs.Statfs, error) {
+	const overlayfsMagic = 0x794c7630
+	var s vfs.Statfs
+	if fs.top != nil {
+		var err error
+		if s, err = fs.top.Statfs(c); err != nil {
+			return s, err
+		}
+	}
+	s.Type = overlayfsMagic
+	s.Fsid = [2]int32{int32(fs.dev), 0}
+	s.Namelen = 255
+	return s, nil
+}
+
+// Source implements vfs.Filesystem.
+func (fs *FS) Source() string { return fs.source }
+
+// Options implements vfs.Filesystem.
+func (fs *FS) Options() string { return fs.options }
+
+// Cache implements vfs.Filesystem.
+func (fs *FS) Cache() vfs.CachePolicy { return fs.policy }
+
+// Sync implements vfs.Filesystem.
+func (fs *FS) Sync(c vfs.Caller) error {
+	if fs.upper == nil {
+		return nil
+	}
+	return fs.upper.Sync(c)
+}
+
+// Release implements vfs.Filesystem.
+func (fs *FS) Release() {
+	fs.root.DecRef()
+	for _, l := range fs.layers {
+		l.Release()
+	}
+}
+
+// Dev is the device number of the overlay.
+func (fs *FS) Dev() uint64 { return fs.dev }
+
+// hostInode is from where inode numbers stand for files of the host; smaller
+// ones are counted by each file system of the sandbox for itself.
+const hostInode = 1 << 52
+
+// number turns what a layer says into the overlay's own st_dev, where that
+// cannot make two files look like one: a lower layer whose numbers may meet
+// the upper's keeps its device, as do other devices mounted inside a layer.
+func (fs *FS) number(st *vfs.Stat) {
+	if st.Dev == fs.upperDev {
+		st.Dev = fs.dev
+		return
+	}
+	if st.Ino < hostInode && fs.upperDev != 0 {
+		return
+	}
+	for _, d := range fs.lowerDev {
+		if st.Dev == d {
+			st.Dev = fs.dev
+			return
+		}
+	}
+}
