@@ -96,8 +96,13 @@ func (b *bodyTable) Dispatch(t *kernel.Task, nr uintptr, args *[6]uint64) (uintp
 		b.t.Errorf("arena: %v", err)
 	}
 	g.arena, g.next = uint64(addr), uint64(addr)
+	defer t.ThreadGroup().Kill()
+	defer func() {
+		if r := recover(); r != nil && r != (stopBody{}) {
+			panic(r)
+		}
+	}()
 	body(g)
-	t.ThreadGroup().Kill()
 	return 0, nil
 }
 
@@ -170,10 +175,16 @@ func (g *guest) must(nr uintptr, args ...any) uintptr {
 	n, err := g.call(nr, args...)
 	if err != nil {
 		g.Errorf("%s(%v): %v", name(nr), args, err)
-		runtime.Goexit()
+		if g.task == nil {
+			g.FailNow()
+		}
+		panic(stopBody{})
 	}
 	return n
 }
+
+// stopBody ends a body in a sandbox early.
+type stopBody struct{}
 
 // fails checks that a call fails with want.
 func (g *guest) fails(want error, nr uintptr, args ...any) {

@@ -43,6 +43,9 @@ func nativeCall(nr uintptr, args []any) (uintptr, error) {
 		}
 	}
 	n, _, e := unix.Syscall6(nr, regs[0], regs[1], regs[2], regs[3], regs[4], regs[5])
+	for e == unix.EINTR { // the Go runtime's signals
+		n, _, e = unix.Syscall6(nr, regs[0], regs[1], regs[2], regs[3], regs[4], regs[5])
+	}
 	runtime.KeepAlive(keep)
 	if e != 0 {
 		return n, e
