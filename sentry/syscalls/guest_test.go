@@ -3,7 +3,9 @@ package syscalls
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -379,7 +381,27 @@ func runBoth(t *testing.T, body func(*guest)) {
 		defer unix.Umask(old)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+		before := openFDs(t)
 		body(&guest{TB: t})
+		for fd := range openFDs(t) {
+			if !before[fd] {
+				_ = unix.Close(fd)
+			}
+		}
 	})
 	t.Run("sentry", func(t *testing.T) { run(t, body) })
+}
+
+// openFDs returns the descriptors of the test itself.
+func openFDs(t *testing.T) map[int]bool {
+	dir, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds := make(map[int]bool)
+	for _, d := range dir {
+		fd, _ := strconv.Atoi(d.Name())
+		fds[fd] = true
+	}
+	return fds
 }
