@@ -17,6 +17,8 @@ func pause(n uint32)
 
 func rdtsc() uint64
 
+func rdtscp() uint32
+
 func xcr0() uint64
 
 func cpuid(leaf, sub uint32) (a, b, c, d uint32)

@@ -36,7 +36,7 @@ type context struct {
 	// owned by the goroutine that calls Switch:
 	f      sigFrame // copy of the last frame
 	fs, gs uint64
-	misses int // runs in a row that outlasted spinning
+	spin   spinner
 }
 
 func newContext(p *Platform) *context { return &context{p: p} }
@@ -152,6 +152,43 @@ func (c *context) lost(s *slot, v uint32) (platform.Event, error) {
 	return platform.Event{}, platform.ErrStubDied
 }
 
+// spinner decides whether spinning for the guest is worth it.
+type spinner struct {
+	skip    int // runs for which not to spin
+	long    int // runs in a row that outlasted spinning
+	backoff int // last skip after runs that should not have
+}
+
+const (
+	spinLongMax = 4  // long runs before spinning stops
+	spinSkip    = 31 // runs after which to try again
+)
+
+func (s *spinner) worth() bool {
+	if s.skip > 0 {
+		s.skip--
+		return false
+	}
+	return true
+}
+
+// slept is told of a run that ended in sleep: whether spinning was tried, and
+// whether the guest ran for less than that takes.
+func (s *spinner) slept(tried, short bool) {
+	switch {
+	case tried && short:
+		// The guest's thread, or this one, did not get a processor.
+		s.backoff = min(2*s.backoff+1, spinSkip)
+		s.skip = s.backoff
+	case tried:
+		if s.long++; s.long >= spinLongMax {
+			s.skip = spinSkip
+		}
+	case short && s.long >= spinLongMax:
+		s.long, s.skip = 0, 0
+	}
+}
+
 // Waking a sleeping thread may take long, when its processor is idle itself.
 // wakePolls is how many times pollTime is spent on that before the waker
 // sleeps too; runPolls is how many are spent on a guest that runs.
@@ -165,13 +202,15 @@ func (c *context) run(s *slot) uint32 {
 	p, st, m := c.p, s.st, s.mem
 	running := p.running.Add(1)
 	m.spin, m.spinW = 0, 0
-	if int(running) < p.cpus {
+	// Two threads on one processor do not spin for each other.
+	apart := p.slotFlags&flagRDTSCP == 0 || rdtscp() != atomic.LoadUint32(&m.cpu)
+	if apart && int(running) < p.cpus {
 		m.spin, m.spinW = p.pollUnit, wakePolls*p.pollUnit
 	}
 	atomic.StoreUint64(&m.t0, 0)
 	v := uint32(stDead)
 	if woken, ok := c.resume(s); ok {
-		v = c.wait(s, woken)
+		v = c.wait(s, woken, apart)
 		st.last.Store(s)
 	}
 	p.running.Add(-1)
@@ -226,19 +265,22 @@ func (c *context) resumeChained(s *slot) bool {
 	}
 	st.dirty.Store(false)
 	st.push(op, s.start+slotSize-slotMemSize)
-	if v == stEventW {
+	// A stub that finds chain wakes the leader; it may have done so before
+	// the command was there.
+	if m.load() == stChainW {
 		futexWake(&st.cmd.head)
 	}
 	return true
 }
 
 // wait waits until the thread reports, and returns the state of the slot.
-func (c *context) wait(s *slot, woken bool) uint32 {
+func (c *context) wait(s *slot, woken, apart bool) uint32 {
 	p, m := c.p, s.mem
-	// Spin if a processor is left for it, and if it paid lately; try again
-	// now and then.
-	if c.misses < 4 || c.misses%32 == 0 {
+	// Spin if a processor is left for it, and if it paid lately.
+	tried := false
+	if apart && c.spin.worth() {
 		if p.running.Load()+p.spinning.Add(1) <= int32(p.cpus) {
+			tried = true
 			v := uint32(stRun)
 			if woken {
 				for i := 0; i < wakePolls && notYet>>v&1 != 0 && atomic.LoadUint64(&m.t0) == 0; i++ {
@@ -250,7 +292,7 @@ func (c *context) wait(s *slot, woken bool) uint32 {
 			}
 			if notYet>>v&1 == 0 {
 				p.spinning.Add(-1)
-				c.misses = 0
+				c.spin = spinner{}
 				return v
 			}
 		}
@@ -268,11 +310,7 @@ func (c *context) wait(s *slot, woken bool) uint32 {
 		default:
 			// The guest could forge the times, and make us spin more.
 			t0, t1 := atomic.LoadUint64(&m.t0), atomic.LoadUint64(&m.t1)
-			if t1-t0 < runPolls*p.pollCycles {
-				c.misses = 0
-			} else {
-				c.misses++
-			}
+			c.spin.slept(tried, t1-t0 < runPolls*p.pollCycles)
 			return v
 		}
 	}

@@ -122,3 +122,11 @@ TEXT ·rdtsc(SB),NOSPLIT,$0-8
 	ORQ	DX, AX
 	MOVQ	AX, ret+0(FP)
 	RET
+
+// func rdtscp() uint32
+//
+// The processor's IA32_TSC_AUX, which the host sets to its number.
+TEXT ·rdtscp(SB),NOSPLIT,$0-4
+	RDTSCP
+	MOVL	CX, ret+0(FP)
+	RET

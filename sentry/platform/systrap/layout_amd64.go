@@ -69,6 +69,7 @@ const notYet = 1<<stRun | 1<<stRunW | 1<<stChain | 1<<stChainW
 // Bits of slotMem.flags and slotMem.set.
 const (
 	flagFSGSBase = 1
+	flagRDTSCP   = 2
 	setFS        = 1
 	setGS        = 2
 )
@@ -111,7 +112,9 @@ type slotMem struct {
 	ssSize uint64
 	_      [5]uint64
 	t0, t1 uint64 // time stamp counter at the last resume, the last event
-	_      [6]uint64
+	cpu    uint32 // IA32_TSC_AUX at these times
+	_      uint32
+	_      [5]uint64
 	err    uint32 // first slot only: errno of a failed command, a hint
 	pid    uint32 // first slot of a zygote only: result of opFork
 	_      [7]uint64

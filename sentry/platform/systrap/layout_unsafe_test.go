@@ -44,11 +44,11 @@ func TestLayout(t *testing.T) {
 		"S_FRAME": slot(unsafe.Offsetof(s.frame)), "S_FS": slot(unsafe.Offsetof(s.fs)), "S_GS": slot(unsafe.Offsetof(s.gs)),
 		"S_TID": slot(unsafe.Offsetof(s.tid)), "S_SPINW": slot(unsafe.Offsetof(s.spinW)),
 		"S_LEADER": slot(unsafe.Offsetof(s.leader)), "S_SS": slot(unsafe.Offsetof(s.ssSP)),
-		"S_T0": slot(unsafe.Offsetof(s.t0)), "S_T1": slot(unsafe.Offsetof(s.t1)),
+		"S_T0": slot(unsafe.Offsetof(s.t0)), "S_T1": slot(unsafe.Offsetof(s.t1)), "S_CPU": slot(unsafe.Offsetof(s.cpu)),
 		"RESULT_ERR": result(unsafe.Offsetof(s.err)), "RESULT_PID": result(unsafe.Offsetof(s.pid)),
 		"ST_DEAD": stDead, "ST_RUN": stRun, "ST_RUNW": stRunW, "ST_EVENT": stEvent, "ST_EVENTW": stEventW,
 		"ST_CHAIN": stChain, "ST_CHAINW": stChainW, "ST_SLEEP": stSleep, "ST_YIELD": stYield, "ST_EXIT": stExit,
-		"FLAG_FSGSBASE": flagFSGSBase, "SET_FS": setFS, "SET_GS": setGS,
+		"FLAG_FSGSBASE": flagFSGSBase, "FLAG_RDTSCP": flagRDTSCP, "SET_FS": setFS, "SET_GS": setGS,
 	} {
 		if got, ok := defs[name]; !ok || got != v {
 			t.Errorf("%s is %#x in assembler, %#x in Go", name, got, v)

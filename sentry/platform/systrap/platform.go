@@ -73,6 +73,11 @@ func New(opts Options) (*Platform, error) {
 	if auxv(atHWCap2)&hwcap2FSGSBase != 0 {
 		p.slotFlags |= flagFSGSBase
 	}
+	if max, _, _, _ := cpuid(0x80000000, 0); max >= 0x80000001 {
+		if _, _, _, d := cpuid(0x80000001, 0); d>>27&1 != 0 {
+			p.slotFlags |= flagRDTSCP
+		}
+	}
 	if n := auxv(atMinSigStkSz); n > slotSize-slotMemSize {
 		return nil, fmt.Errorf("systrap: signal frames of %d bytes do not fit", n)
 	}

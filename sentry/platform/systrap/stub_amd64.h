@@ -61,6 +61,7 @@
 #define S_SS     -192
 #define S_T0     -128
 #define S_T1     -120
+#define S_CPU    -112
 
 // Results of the leader live in slot 0.
 #define RESULT_ERR 0x103fc0
@@ -80,6 +81,7 @@
 
 // Bits of S_FLAGS and S_SET.
 #define FLAG_FSGSBASE 1
+#define FLAG_RDTSCP 2
 #define SET_FS 1
 #define SET_GS 2
 

@@ -28,7 +28,14 @@ TEXT ·stubBlob(SB),NOSPLIT|NOFRAME|TOPFRAME,$0-0
 	MOVQ	AX, S_GS(BX)
 
 post:
+	TESTL	$FLAG_RDTSCP, S_FLAGS(BX)
+	JEQ	posttsc
+	RDTSCP
+	MOVL	CX, S_CPU(BX)
+	JMP	posttime
+posttsc:
 	RDTSC
+posttime:
 	SHLQ	$32, DX
 	ORQ	DX, AX
 	MOVQ	AX, S_T1(BX)
@@ -125,7 +132,14 @@ chain:
 	JMP	wait
 
 resume:
+	TESTL	$FLAG_RDTSCP, S_FLAGS(BX)
+	JEQ	resumetsc
+	RDTSCP
+	MOVL	CX, S_CPU(BX)
+	JMP	resumetime
+resumetsc:
 	RDTSC
+resumetime:
 	SHLQ	$32, DX
 	ORQ	DX, AX
 	MOVQ	AX, S_T0(BX)
