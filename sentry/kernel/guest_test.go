@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,6 +249,43 @@ func TestGuest(t *testing.T) {
 			out, status := r.run("/bin/sh", "-c", tt.script)
 			if out != tt.want || status != tt.status {
 				t.Errorf("%q, status %d; want %q, %d", out, status, tt.want, tt.status)
+			}
+		})
+	}
+}
+
+// guestChecks are those of testdata/guest, a program that passes on Linux too
+// (int80 where 32-bit calls are off).
+const guestChecks = "threads segv exec notify itimer sleep waitid pidfd sigqueue sigwait leader subreaper pdeathsig pidns pgrp " +
+	"restart futextimeout timer rlimit badframe stopwait setuid gc killthreads int80 nocldwait execthread"
+
+// buildGuest builds testdata/guest.
+func buildGuest(t testing.TB) []byte {
+	t.Helper()
+	out := t.TempDir() + "/guest"
+	cmd := exec.Command("go", "build", "-o", out, ".")
+	cmd.Dir = "testdata/guest"
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestGuestChecks runs the checks of testdata/guest.
+func TestGuestChecks(t *testing.T) {
+	guest := buildGuest(t)
+	for _, name := range strings.Fields(guestChecks) {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 0, nil)
+			r.write("/bin/guest", guest, 0o755)
+			out, status := r.run("/bin/sh", "-c", "/bin/guest "+name+"; exit $?")
+			if status != 0 || !strings.Contains(out, "ok ") {
+				t.Errorf("status %d: %s", status, out)
 			}
 		})
 	}
