@@ -25,7 +25,7 @@ up() {
 	echo $! > "$DEV_DIR/pid"
 	for _ in $(seq 100); do ctr version > /dev/null 2>&1 && break; sleep 0.1; done
 	for ns in default k8s.io; do
-		for i in "$RIG_DIR"/images/*.tar; do timeout 60 ctr -n $ns images import "$i" > /dev/null 2>&1; done
+		for i in "$RIG_DIR"/images/*.tar; do timeout -k 2 60 ctr -n $ns images import "$i" > /dev/null 2>&1; done
 	done
 	echo "up: CONTAINERD_ADDRESS=$CONTAINERD_ADDRESS"
 }
@@ -33,10 +33,10 @@ up() {
 down() {
 	running || { echo "not up"; return; }
 	local ns id
-	for ns in $(timeout 10 ctr ns ls -q); do
-		for id in $(timeout 10 ctr -n "$ns" c ls -q); do
-			timeout 10 ctr -n "$ns" task rm -f "$id" > /dev/null 2>&1 || true
-			timeout 10 ctr -n "$ns" c rm "$id" > /dev/null 2>&1 || true
+	for ns in $(timeout -k 2 10 ctr ns ls -q); do
+		for id in $(timeout -k 2 10 ctr -n "$ns" c ls -q); do
+			timeout -k 2 10 ctr -n "$ns" task rm -f "$id" > /dev/null 2>&1 || true
+			timeout -k 2 10 ctr -n "$ns" c rm "$id" > /dev/null 2>&1 || true
 		done
 	done
 	kill "$(cat "$DEV_DIR/pid")"
@@ -48,7 +48,7 @@ down() {
 cmd=${1:-}; shift || true
 case $cmd in
 up | down) "$cmd" ;;
-ctr) exec timeout "${CTR_TIMEOUT:-60}" ctr "$@" ;;
+ctr) exec timeout -k 2 "${CTR_TIMEOUT:-60}" ctr "$@" ;;
 crictl) exec crictl -t 60s "$@" ;;
 log) exec cat "$DEV_DIR/log" ;;
 *) sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2 ;;
