@@ -4,7 +4,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/sentry/mem"
-	"runsc/sentry/mm"
 )
 
 // Executable is an open file that may be executed. The opener has checked
@@ -24,10 +23,15 @@ type Executable interface {
 // Opener opens an interpreter by path for the process that calls execve.
 type Opener func(path string) (Executable, error)
 
-// VDSO is what the loader needs of the vDSO image.
+// VDSO is what the loader and the kernel need of the vDSO; *vdso.Image
+// implements it.
 type VDSO interface {
-	// Map maps the image into m and returns the address of its ELF header.
-	Map(m *mm.MM) (uint64, error)
+	// Mappable returns the pages: Size bytes, the first page is data, what
+	// follows the shared object.
+	Mappable() mem.Mappable
+	Size() uint64
+	// Refresh is called after a system call read a clock.
+	Refresh()
 }
 
 // Exec is one call of execve(2).

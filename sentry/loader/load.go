@@ -62,7 +62,7 @@ func (e *Exec) Load(m *mm.MM) (Image, error) {
 	e.placeBrk(m, f, &prog, name != "")
 	var vdso uint64
 	if e.VDSO != nil {
-		if vdso, err = e.VDSO.Map(m); err != nil {
+		if vdso, err = mapVDSO(m, e.VDSO); err != nil {
 			return Image{}, err
 		}
 	}
@@ -91,6 +91,27 @@ func (e *Exec) placeBrk(m *mm.MM, f *elfFile, prog *loaded, hasInterp bool) {
 		brk += mm.Random(brkRandomBits) &^ pageMask
 	}
 	m.SetBrk(brk)
+}
+
+// mapVDSO maps data and code next to each other and returns the address of
+// the ELF header.
+func mapVDSO(m *mm.MM, v VDSO) (uint64, error) {
+	addr, err := m.MMap(mm.MMapOpts{Len: v.Size()})
+	if err != nil {
+		return 0, err
+	}
+	data := mm.MMapOpts{
+		Addr: addr, Len: pageSize, Prot: platform.Read, MaxProt: platform.Read, Fixed: true, Special: true,
+		File: v.Mappable(), Name: "[vvar]",
+	}
+	if _, err := m.MMap(data); err != nil {
+		return 0, err
+	}
+	text := mm.MMapOpts{
+		Addr: addr + pageSize, Len: v.Size() - pageSize, Prot: platform.Read | platform.Exec, Fixed: true, Special: true,
+		File: v.Mappable(), Off: pageSize, Name: "[vdso]",
+	}
+	return m.MMap(text)
 }
 
 func (e *Exec) auxv(f *elfFile, prog *loaded, img *Image, vdso uint64) [][2]uint64 {
