@@ -29,6 +29,9 @@ type Config struct {
 	// the roots of the file systems. New takes over the references.
 	LowerRoots []vfs.Inode
 	UpperRoot  vfs.Inode
+	// Held are places that must stay mounted as long as the overlay; New
+	// takes over the references.
+	Held []vfs.Path
 	// Options are shown in /proc/mounts.
 	Options string
 }
@@ -38,8 +41,9 @@ type FS struct {
 	// immutable after New:
 	source, options string
 	layers          []vfs.Filesystem // to be released
-	upper           vfs.Filesystem   // nil: read-only
-	top             vfs.Filesystem   // whose statfs is reported
+	held            []vfs.Path
+	upper           vfs.Filesystem // to be synced; nil if it belongs to a mount
+	top             vfs.Filesystem // whose statfs is reported
 	dev             uint64
 	lowerDev        []uint64 // of the lower roots
 	upperDev        uint64
@@ -53,7 +57,7 @@ type FS struct {
 // New returns an overlay.
 func New(c vfs.Caller, cfg Config) (*FS, error) {
 	fs := &FS{source: cfg.Source, options: cfg.Options, upper: cfg.Upper, dev: vfs.NewAnonDev(),
-		policy: vfs.CacheAll, system: newSystemCreds()}
+		held: cfg.Held, policy: vfs.CacheAll, system: newSystemCreds()}
 	if fs.source == "" {
 		fs.source = "overlay"
 	}
@@ -80,6 +84,13 @@ func New(c vfs.Caller, cfg Config) (*FS, error) {
 		fs.top = cfg.Upper
 	} else if len(cfg.Lower) > 0 {
 		fs.top = cfg.Lower[0]
+	} else if len(cfg.Held) > 0 {
+		// A guest's mount: the upper directory is held last.
+		p := cfg.Held[len(cfg.Held)-1]
+		fs.top = p.Mount.Filesystem()
+		if cfg.UpperRoot != nil {
+			fs.upper = fs.top
+		}
 	}
 	if up := root.upper(); up != nil {
 		st, err := up.Stat(c, unix.STATX_INO)
@@ -148,6 +159,7 @@ func (fs *FS) Release() {
 	for _, l := range fs.layers {
 		l.Release()
 	}
+	dropPaths(fs.held)
 }
 
 // Dev is the device number of the overlay.
