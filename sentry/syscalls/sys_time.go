@@ -93,6 +93,7 @@ func sysClockGettime(t *kernel.Task, a Args) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
+	t.Kernel().ClocksRead()
 	return done(copyOutTimespec(t, a.Addr(1), ns))
 }
 
@@ -158,6 +159,7 @@ func adjtimex(t *kernel.Task, addr uint64) (uintptr, error) {
 func sysGettimeofday(t *kernel.Task, a Args) (uintptr, error) {
 	if addr := a.Addr(0); addr != 0 {
 		tv := unix.NsecToTimeval(t.RealTime())
+		t.Kernel().ClocksRead()
 		if err := t.CopyOut(addr, abi.Bytes(&tv)); err != nil {
 			return 0, err
 		}
@@ -171,6 +173,7 @@ func sysGettimeofday(t *kernel.Task, a Args) (uintptr, error) {
 // sysTime implements time(2).
 func sysTime(t *kernel.Task, a Args) (uintptr, error) {
 	sec := t.RealTime() / 1e9
+	t.Kernel().ClocksRead()
 	if addr := a.Addr(0); addr != 0 {
 		if err := t.CopyOut(addr, abi.Bytes(&sec)); err != nil {
 			return 0, err
