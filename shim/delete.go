@@ -69,18 +69,15 @@ func clean(f *flags, bundle string, rec *record) error {
 	if rec.ID != f.id {
 		return fmt.Errorf("%s is of container %q", recordFile, rec.ID)
 	}
-	if rec.Shim.alive() {
-		if askToDelete(rec) == nil {
-			var now record
-			if readJSON(bundle, recordFile, &now) == nil && now.Clean {
-				return nil
-			}
+	if rec.Shim.alive() && askToDelete(rec) == nil {
+		var now record
+		if readJSON(bundle, recordFile, &now) == nil && now.Clean {
+			return nil
 		}
-	} else {
+	}
+	if rec.Root && !rec.Shim.alive() {
 		// The daemon's children die with it; its socket does not.
-		if rec.Root {
-			removeSocket(rec.Address)
-		}
+		removeSocket(rec.Address)
 	}
 	var errs []error
 	if rec.Root {

@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
@@ -42,14 +43,31 @@ func fromSentry(err error) error {
 	return fmt.Errorf("%w: %w", err, class)
 }
 
-// toGRPC is the last step of every call. containerd takes Unimplemented from
-// some calls as "speak an older version", which hides the reason: those turn
-// into FailedPrecondition.
-func toGRPC(err error) error { return errgrpc.ToGRPC(err) }
+// answer is an error as a client gets it: one text, one class. Lists of errors
+// would come out as several lines at the client's end.
+type answer struct {
+	text  string
+	class error
+}
 
+func (a answer) Error() string { return a.text }
+func (a answer) Unwrap() error { return a.class }
+
+// toGRPC is the last step of every call.
+func toGRPC(err error) error {
+	class := errdefs.Resolve(err)
+	if class == nil {
+		return nil
+	}
+	text := strings.TrimSuffix(err.Error(), ": "+class.Error())
+	return errgrpc.ToGRPC(answer{text: text, class: class})
+}
+
+// toGRPCNoDowngrade is for the calls after whose Unimplemented containerd tries
+// again with an older version of the API, which hides the reason.
 func toGRPCNoDowngrade(err error) error {
 	if errdefs.IsNotImplemented(err) {
-		return errgrpc.ToGRPC(fail(errdefs.ErrFailedPrecondition, "%v", err))
+		err = answer{text: err.Error(), class: errdefs.ErrFailedPrecondition}
 	}
-	return errgrpc.ToGRPC(err)
+	return toGRPC(err)
 }

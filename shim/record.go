@@ -111,6 +111,11 @@ func (p hostProcess) open() (int, error) {
 		unix.Close(fd)
 		return -1, unix.ESRCH
 	}
+	// A process that has ended but was not reaped yet still has its pid.
+	if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); n > 0 {
+		unix.Close(fd)
+		return -1, unix.ESRCH
+	}
 	return fd, nil
 }
 

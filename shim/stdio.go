@@ -149,17 +149,14 @@ func (p *procIO) openStdin(name string) error {
 
 // openOutput connects output stream i to a fifo or a file.
 func (p *procIO) openOutput(i int, name string) error {
-	var to *os.File
+	var to, also *os.File
 	switch scheme := schemeOf(name); scheme {
 	case "":
 		f, keep, err := openOutputFifo(name)
 		if err != nil {
 			return err
 		}
-		to = f
-		if keep != nil {
-			p.closers = append(p.closers, keep)
-		}
+		to, also = f, keep
 	case "file":
 		u, err := url.Parse(name)
 		if err != nil {
@@ -177,12 +174,26 @@ func (p *procIO) openOutput(i int, name string) error {
 	ours, theirs, err := pipe(readEnd)
 	if err != nil {
 		to.Close()
+		if also != nil {
+			also.Close()
+		}
 		return err
 	}
 	p.guest[i] = theirs
-	p.closers = append(p.closers, ours, to)
+	ends := []io.Closer{to, ours}
+	if also != nil {
+		ends = append(ends, also)
+	}
+	p.closers = append(p.closers, ends...)
 	p.out.Add(1)
-	go p.copyOut(to, ours)
+	go func() {
+		defer p.out.Done()
+		copyOut(to, ours)
+		// The client sees the end now, not when the process is deleted.
+		for _, e := range ends {
+			e.Close()
+		}
+	}()
 	return nil
 }
 
@@ -213,8 +224,7 @@ var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return 
 
 // copyOut copies until the guest's last descriptor is closed, or close. Output
 // that cannot be written is dropped: the guest must not hang for it.
-func (p *procIO) copyOut(to, from *os.File) {
-	defer p.out.Done()
+func copyOut(to, from *os.File) {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
 	for {
