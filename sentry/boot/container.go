@@ -1,0 +1,235 @@
+package boot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"runsc/pkg/controlapi"
+	"runsc/sentry/kernel"
+	"runsc/sentry/mem"
+	"runsc/sentry/platform"
+	"runsc/sentry/vfs"
+)
+
+// container joins a kernel container with what boot made for it.
+type container struct {
+	// immutable after newContainer
+	sentry  *Sentry
+	id      string
+	root    bool // the pod's first container
+	spec    *specs.Spec
+	kernel  *kernel.Container
+	account *mem.Account
+	group   platform.Group
+	mounts  *vfs.Namespace
+
+	mu sync.Mutex
+	// mu guards:
+	init      *kernel.ThreadGroup
+	started   bool
+	destroyed bool
+}
+
+// newContainer builds a container from its spec. On error nothing is left.
+func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileSet) (_ *container, err error) {
+	var spec specs.Spec
+	if err := json.Unmarshal(req.Spec, &spec); err != nil {
+		return nil, errInvalid("cannot read the container's spec: %v", err)
+	}
+	if spec.Process == nil || spec.Root == nil {
+		return nil, errInvalid("the container's spec has no process or no root")
+	}
+	c := &container{sentry: s, id: req.ID, root: req.Root, spec: &spec}
+	c.account = mem.NewAccount(s.account, uint64(max(req.Limits.MemoryBytes, 0)))
+	defer func() {
+		if err != nil {
+			c.destroy()
+		}
+	}()
+	if c.group, err = s.platform.NewGroup(); err != nil {
+		return nil, fmt.Errorf("cannot start the container's stub: %w", err)
+	}
+	if c.kernel, err = s.kernel.NewContainer(c.kernelConfig(req)); err != nil {
+		return nil, err
+	}
+	if c.mounts, err = s.mountTree(c, req, fds); err != nil {
+		return nil, err
+	}
+	if req.Terminal {
+		return nil, controlapi.Errorf(controlapi.CodeUnimplemented, "process.terminal: terminals are not supported yet, start the container without one")
+	}
+	c.init, err = c.load(processRequest{process: spec.Process, stdio: req.Stdio, init: true}, fds)
+	return c, err
+}
+
+// kernelConfig decides which namespaces the container has to itself. A path in
+// the spec means the pod's, whose Sentry this is: the shim has checked that
+// it names no other.
+func (c *container) kernelConfig(req *controlapi.CreateContainerRequest) kernel.ContainerConfig {
+	s := c.sentry
+	conf := kernel.ContainerConfig{
+		ID: c.id, Hostname: c.spec.Hostname, Group: c.group, Account: c.account, PidsLimit: max(req.Limits.Pids, 0),
+		OnExit: func(execID string, status int) { s.reportExit(c.id, execID, status) },
+		OnOOM:  func() { s.control.NotifyOOM(c.id) },
+	}
+	s.mu.Lock()
+	root := s.root
+	s.mu.Unlock()
+	own := map[specs.LinuxNamespaceType]bool{}
+	if c.spec.Linux != nil {
+		for _, n := range c.spec.Linux.Namespaces {
+			own[n.Type] = n.Path == ""
+		}
+	}
+	if root == nil {
+		return conf
+	}
+	if !own[specs.PIDNamespace] {
+		conf.PIDNamespace = root.kernel.PIDNamespace()
+	}
+	if !own[specs.UTSNamespace] {
+		conf.UTS = root.kernel.UTS()
+	}
+	if !own[specs.IPCNamespace] {
+		conf.IPC = root.kernel.IPC()
+	}
+	return conf
+}
+
+// initPID is init's number in the sandbox's root pid namespace.
+func (c *container) initPID() int {
+	return int(c.init.PID().In(c.sentry.kernel.RootPIDNamespace()))
+}
+
+// start lets init run.
+func (c *container) start() (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.destroyed:
+		return 0, controlapi.Errorf(controlapi.CodeNotFound, "container %q is gone", c.id)
+	case c.started:
+		return 0, controlapi.Errorf(controlapi.CodeFailedPrecondition, "container %q was started before", c.id)
+	}
+	if err := c.init.Start(); err != nil {
+		return 0, err
+	}
+	c.started = true
+	return c.initPID(), nil
+}
+
+// exec loads and runs one more process.
+func (c *container) exec(req *controlapi.ExecRequest, fds *fileSet) (int, error) {
+	if req.ExecID == "" {
+		return 0, errInvalid("an exec needs an id")
+	}
+	var p specs.Process
+	if err := json.Unmarshal(req.Process, &p); err != nil {
+		return 0, errInvalid("cannot read the process to exec: %v", err)
+	}
+	if req.Terminal || p.Terminal {
+		return 0, controlapi.Errorf(controlapi.CodeUnimplemented, "process.terminal: terminals are not supported yet, exec without one")
+	}
+	tg, err := c.load(processRequest{process: &p, stdio: req.Stdio, execID: req.ExecID}, fds)
+	if errors.Is(err, kernel.ErrNotRunning) {
+		return 0, controlapi.Errorf(controlapi.CodeFailedPrecondition, "container %q is not running", c.id)
+	}
+	if err != nil {
+		return 0, err
+	}
+	pid := int(tg.PID().In(c.sentry.kernel.RootPIDNamespace()))
+	return pid, tg.Start()
+}
+
+// kill sends a signal as KillRequest says. Who has ended is not found.
+func (c *container) kill(req *controlapi.KillRequest) error {
+	if req.Signal < 0 || req.Signal > 64 {
+		return errInvalid("there is no signal %d", req.Signal)
+	}
+	sig := int32(req.Signal)
+	var err error
+	switch {
+	case req.ExecID != "":
+		tg := c.kernel.ExecProcess(req.ExecID)
+		if tg == nil {
+			return controlapi.Errorf(controlapi.CodeNotFound, "process %q has ended", req.ExecID)
+		}
+		err = tg.SignalFromOutside(sig)
+	case req.All:
+		err = c.kernel.SignalAll(sig)
+	default:
+		err = c.kernel.SignalInit(sig)
+	}
+	if err == unix.ESRCH {
+		return controlapi.Errorf(controlapi.CodeNotFound, "the process has ended")
+	}
+	return err
+}
+
+// processes lists live thread groups.
+func (c *container) processes() []controlapi.Process {
+	var list []controlapi.Process
+	init := c.kernel.InitProcess()
+	for _, tg := range c.kernel.Processes() {
+		execID, _ := tg.ExecID()
+		list = append(list, controlapi.Process{
+			Pid: int(tg.PID().In(c.sentry.kernel.RootPIDNamespace())), ExecID: execID, Init: tg == init,
+		})
+	}
+	return list
+}
+
+func (c *container) setLimits(l controlapi.Limits) {
+	if l.MemoryBytes > 0 {
+		c.account.SetLimit(uint64(l.MemoryBytes))
+	}
+	if l.Pids > 0 {
+		c.kernel.SetPidsLimit(l.Pids)
+	}
+}
+
+// destroy kills the container's tasks and releases everything. It may be
+// called twice, and on a container that newContainer gave up on.
+func (c *container) destroy() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.destroyed {
+		return nil
+	}
+	if c.kernel != nil {
+		c.kernel.KillAll()
+		if !c.waitTasks(stopTimeout) {
+			// A task that does not end by itself loses its stub.
+			c.group.Close()
+			if !c.waitTasks(stopTimeout) {
+				return fmt.Errorf("container %q: tasks do not end", c.id)
+			}
+		}
+		if err := c.kernel.Destroy(); err != nil {
+			return err
+		}
+	}
+	if c.mounts != nil {
+		c.mounts.DecRef()
+	}
+	if c.group != nil {
+		c.group.Close()
+	}
+	c.destroyed = true
+	return nil
+}
+
+func (c *container) waitTasks(d time.Duration) bool {
+	for end := time.Now().Add(d); c.kernel.NumTasks() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}

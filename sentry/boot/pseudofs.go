@@ -1,0 +1,79 @@
+package boot
+
+import (
+	"golang.org/x/sys/unix"
+
+	"runsc/sentry/fs/dev"
+	"runsc/sentry/fs/overlay"
+	"runsc/sentry/fs/pseudo"
+	"runsc/sentry/fs/sys"
+	"runsc/sentry/fs/tmpfs"
+	"runsc/sentry/kernel"
+	"runsc/sentry/mem"
+	"runsc/sentry/pipe"
+	"runsc/sentry/vfs"
+)
+
+// emptyRoot is the root of file systems that show no files yet.
+type emptyRoot = pseudo.TreeDir[struct{}]
+
+// pseudoFS makes a file system that shows the Sentry's own state to container
+// c. ENODEV if the type is unknown.
+func (s *Sentry) pseudoFS(c *container, typ, source, data string) (vfs.Filesystem, error) {
+	switch typ {
+	case "proc":
+		return s.proc.New(c.kernel, source, data)
+	case "sysfs":
+		return sys.New(sys.Options{NumCPUs: s.kernel.NumCPUs(), MemTotal: c.memTotal, Source: source}), nil
+	case "devpts":
+		return pseudo.New(pseudo.Options{
+			Type: "devpts", Magic: unix.DEVPTS_SUPER_MAGIC, Root: emptyRoot{Perm: 0o755},
+			Source: source, MountOptions: data, CreateError: unix.EACCES, MkdirError: unix.EPERM,
+		}), nil
+	case "mqueue":
+		return pseudo.New(pseudo.Options{
+			Type: "mqueue", Magic: mqueueMagic, Root: emptyRoot{Perm: 0o1777},
+			Source: source, MountOptions: data, CreateError: unix.ENOSYS, MkdirError: unix.EPERM,
+		}), nil
+	case "cgroup2":
+		return pseudo.New(pseudo.Options{
+			Type: "cgroup2", Magic: unix.CGROUP2_SUPER_MAGIC, Root: emptyRoot{Perm: 0o555},
+			Source: source, MountOptions: data, CreateError: unix.EACCES, MkdirError: unix.EPERM,
+		}), nil
+	}
+	return nil, unix.ENODEV
+}
+
+// mqueueMagic is MQUEUE_MAGIC of ipc/mqueue.c.
+const mqueueMagic = 0x19800202
+
+// memTotal is the memory the container may use, in bytes.
+func (c *container) memTotal() uint64 {
+	if n := c.account.Limit(); n != 0 {
+		return n
+	}
+	return hostMemory()
+}
+
+func hostMemory() uint64 {
+	var si unix.Sysinfo_t
+	if err := unix.Sysinfo(&si); err != nil {
+		return 0
+	}
+	return si.Totalram * uint64(si.Unit)
+}
+
+// registerTypes makes devices, fifos and the file systems that mount(2) may
+// make known to vfs.
+func (s *Sentry) registerTypes() {
+	dev.Register()
+	pipe.Register()
+	s.proc.Register()
+	vfs.RegisterFSType(overlay.FSType())
+	vfs.RegisterFSType(tmpfs.FSType(s.memory, func(c vfs.Caller) *mem.Account {
+		if t, ok := c.(*kernel.Task); ok {
+			return t.Container().Account()
+		}
+		return nil
+	}))
+}
