@@ -6,7 +6,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 cd "$top"
 [ "$(id -u)" = 0 ] || { echo "demo: needs root" >&2; exit 1; }
 export CGO_ENABLED=0
-test/apt.sh busybox-static make
+test/apt.sh ca-certificates busybox-static make
 make -s build
 test/rig/build.sh bin busybox
 go run ./test/demo
