@@ -3,6 +3,7 @@ package systrap
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"runsc/sentry/arch"
 	"runsc/sentry/platform"
@@ -118,6 +119,7 @@ func (c *context) switchTo(st *stub, regs *arch.Regs) (platform.Event, error) {
 			return platform.Event{Kind: platform.EventInterrupt}, nil
 		}
 		c.writeFrame(s, regs)
+		s.steps.Add(1)
 		v := c.run(s)
 		s.steps.Add(1)
 		if stopped>>v&1 == 0 {
@@ -195,6 +197,13 @@ func (s *spinner) slept(tried, short bool) {
 const (
 	wakePolls = 8
 	runPolls  = 2
+)
+
+// A sleep in a system call occupies an OS thread, of which a Go program has
+// 10,000 at most. Beyond sleepMax the state is polled.
+const (
+	sleepMax = 4000
+	pauseMax = 50 * time.Millisecond
 )
 
 // run lets the thread run and waits until it stops; it returns the state.
@@ -298,13 +307,18 @@ func (c *context) wait(s *slot, woken, apart bool) uint32 {
 		}
 		p.spinning.Add(-1)
 	}
+	var pause time.Duration
 	for {
 		v := m.load()
 		switch v {
 		case stRun:
-			if m.cas(stRun, stRunW) {
+			if p.sleeping.Add(1) > sleepMax {
+				pause = min(pause+time.Millisecond, pauseMax)
+				time.Sleep(pause)
+			} else if m.cas(stRun, stRunW) {
 				futexWait(&m.state, stRunW, nil)
 			}
+			p.sleeping.Add(-1)
 		case stRunW, stChain, stChainW:
 			futexWait(&m.state, v, nil)
 		default:

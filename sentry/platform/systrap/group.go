@@ -19,6 +19,8 @@ type group struct {
 	p      *Platform
 	zygote *stub
 
+	filler sync.WaitGroup // the goroutine of fill
+
 	mu sync.Mutex
 	// mu guards:
 	pool    []*stub
@@ -37,7 +39,6 @@ func (p *Platform) fork(z *stub) (*stub, error) {
 		return nil, err
 	}
 	st := newStub(p, area)
-	st.released = true // until it is somebody's
 	z.mu.Lock()
 	atomic.StoreUint32(&z.res.pid, 0)
 	z.push(opFork|opAck, unix.CLONE_PARENT|unix.CLONE_FILES, 0, 0, 0, uint64(area), 0)
@@ -58,9 +59,6 @@ func (p *Platform) fork(z *stub) (*stub, error) {
 		st.release()
 		return nil, err
 	}
-	st.mu.Lock()
-	st.released = false
-	st.mu.Unlock()
 	return st, nil
 }
 
@@ -96,7 +94,7 @@ func (g *group) NewAddressSpace() (platform.AddressSpace, error) {
 	g.spaces[a] = struct{}{}
 	if !g.filling && len(g.pool) < poolSize {
 		g.filling = true
-		go g.fill()
+		g.filler.Go(g.fill)
 	}
 	return a, nil
 }
@@ -117,8 +115,7 @@ func (g *group) take() *stub {
 }
 
 // fill tops the pool up. It runs on a goroutine of its own, at most one per
-// group, which ends with the work; Close does not wait for it, what it makes
-// after that is killed here.
+// group, which ends with the work; Close waits for it.
 func (g *group) fill() {
 	for {
 		st, err := g.spawn()
@@ -161,5 +158,6 @@ func (g *group) Close() {
 		a.Release()
 	}
 	g.zygote.release()
+	g.filler.Wait()
 	g.p.forget(g)
 }

@@ -62,6 +62,9 @@ type kicks struct {
 func (p *Platform) kick(s *slot) {
 	step := s.steps.Load()
 	s.st.kick(s)
+	if step%2 == 0 {
+		return // not running; if it starts now, the signal waits for it
+	}
 	k := &p.kicks
 	k.mu.Lock()
 	defer k.mu.Unlock()

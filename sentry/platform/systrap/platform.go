@@ -36,6 +36,7 @@ type Platform struct {
 	keep     atomic.Pointer[map[int]struct{}]
 	running  atomic.Int32 // contexts whose guest thread may run
 	spinning atomic.Int32 // contexts that spin for one
+	sleeping atomic.Int32 // contexts that occupy an OS thread of the Sentry to sleep for one
 
 	mu sync.Mutex
 	// mu guards:
@@ -99,7 +100,6 @@ func New(opts Options) (*Platform, error) {
 		return nil, err
 	}
 	st := newStub(p, area)
-	st.released = true
 	if p.watch, err = startWatcher(func() int {
 		return cloneFirst(p.ctl.fd, area, p.base)
 	}); err != nil {

@@ -152,7 +152,7 @@ func TestManySpaces(t *testing.T) {
 	pages := used()
 	fds := openFDs(t)
 	var spaces []platform.AddressSpace
-	for i := range 300 {
+	for i := range 600 {
 		as, err := gr.NewAddressSpace()
 		if err != nil {
 			t.Fatal(i, err)
@@ -184,7 +184,8 @@ func TestManySpaces(t *testing.T) {
 	eventually(t, "all processes end", func() bool { return children(t) <= kids+poolSize })
 	eventually(t, "all descriptors close", func() bool { return openFDs(t) <= fds })
 	eventually(t, "the control file empties", func() bool { return used() <= pages+2*2*poolSize })
-	if p.ctl.next > 100*areaSize {
+	// Dead processes that are not reaped yet keep theirs.
+	if p.ctl.next > 400*areaSize {
 		t.Errorf("control file grew to %d", p.ctl.next)
 	}
 }

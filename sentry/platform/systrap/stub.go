@@ -52,7 +52,7 @@ type slot struct {
 	start uint64
 	mem   *slotMem
 	tid   int
-	steps atomic.Uint64 // events reported
+	steps atomic.Uint64 // counts starts and ends of runs: odd while the guest runs
 
 	owner *context // guarded by st.mu
 }
