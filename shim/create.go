@@ -425,8 +425,12 @@ func (c *container) adoptZygote(zygote *os.File, oomScore *int) error {
 	if err != nil {
 		return fmt.Errorf("the container's first process: %w", err)
 	}
-	if err := c.cgroup.Add(pid); err != nil {
-		return fmt.Errorf("cgroup %s: %w", c.cgroup.Path(), err)
+	// The root's was cloned from the sandbox process, which was in the cgroup
+	// before it booted; each move costs a grace period.
+	if !c.root {
+		if err := c.cgroup.Add(pid); err != nil {
+			return fmt.Errorf("cgroup %s: %w", c.cgroup.Path(), err)
+		}
 	}
 	if oomScore != nil {
 		if err := setOOMScore(pid, *oomScore); err != nil {
