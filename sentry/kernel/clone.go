@@ -93,7 +93,11 @@ func (t *Task) Clone(a *CloneArgs) (int32, error) {
 			err = t.CopyOut(a.PIDFD, abi.Bytes(&pidfd))
 		}
 		if err != nil {
-			// Too late to undo: the child dies before it ran.
+			// Too late to undo: the child dies before it ran, and nobody
+			// waits for it.
+			t.k.mu.Lock()
+			c.tg.disownLocked()
+			t.k.mu.Unlock()
 			c.tg.Kill()
 			c.start()
 			return 0, err
@@ -250,6 +254,9 @@ func (t *Task) attach(c *Task, a *CloneArgs) error {
 		ns = t.childPIDNS
 	}
 	if a.Flags&unix.CLONE_NEWPID != 0 {
+		if ns.level >= maxPIDLevel {
+			return unix.ENOSPC
+		}
 		ns = k.newPIDNamespace(ns)
 	}
 	pid, err := ns.allocPIDLocked(a.SetTID)
@@ -329,7 +336,7 @@ func (t *Task) attachGroupLocked(c *Task, pid *PID, a *CloneArgs) {
 // countTaskLocked keeps the counts of tasks.
 func (k *Kernel) countTaskLocked(t *Task, n int) {
 	k.nTasks.Add(int64(n))
-	k.userLocked(t.Cred().UID).tasks += n
+	k.addTasksLocked(t.Cred().UID, n)
 	if n > 0 {
 		k.forks++
 		t.container.tasks[t] = struct{}{}
@@ -363,6 +370,9 @@ func (t *Task) Unshare(flags uint64) error {
 	if flags&cloneNamespaces != 0 && !t.Cred().Has(unix.CAP_SYS_ADMIN) {
 		return unix.EPERM
 	}
+	if flags&unix.CLONE_NEWPID != 0 && t.PIDNamespace().level >= maxPIDLevel {
+		return unix.ENOSPC
+	}
 	if flags&(unix.CLONE_FS|unix.CLONE_NEWNS) != 0 && t.fs.Shared() {
 		t.replaceFS(t.fs.Fork())
 	}
@@ -381,7 +391,7 @@ func (t *Task) Unshare(flags uint64) error {
 		t.ipc = t.k.NewIPCNamespace()
 	}
 	if flags&unix.CLONE_NEWPID != 0 {
-		t.childPIDNS = t.k.newPIDNamespace(t.PID().ns)
+		t.childPIDNS = t.k.newPIDNamespace(t.PIDNamespace())
 	}
 	t.mu.Unlock()
 	if oldNS != nil {

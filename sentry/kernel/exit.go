@@ -186,10 +186,9 @@ func (t *Task) waitForRest() {
 	// container's namespace holds its container: one queue tells of all.
 	for t.restLocked(reaper) {
 		k.mu.Unlock()
-		t.phase.Store(phaseKill)
-		k.nRunning.Add(-1)
+		t.enterPhase(phaseKill)
 		<-w.C
-		k.nRunning.Add(1)
+		t.leavePhase(phaseKill) // a pause does not hold up the dead
 		k.mu.Lock()
 	}
 	k.mu.Unlock()
@@ -293,7 +292,10 @@ func (tg *ThreadGroup) notifyParentLocked() (autoreap bool) {
 	}
 	if sig != 0 {
 		info := tg.exitInfoLocked(sig)
-		p.sendLocked(&sendInfo{info: info, force: true}, nil)
+		// Charged: a realtime exit signal is queued once per child.
+		p.sendLocked(&sendInfo{
+			info: info, force: true, user: tg.k.userLocked(p.leader.Cred().UID), limit: p.Limit(unix.RLIMIT_SIGPENDING).Cur,
+		}, nil)
 	}
 	p.sigmu.Unlock()
 	p.wakeWaiters()
@@ -427,15 +429,23 @@ func (tg *ThreadGroup) releaseLocked() {
 	tg.pgrp = nil
 	tg.pid.tg = nil
 	tg.pid.putLocked()
-	if p := tg.parent; p != nil {
-		for i, ch := range p.children {
-			if ch == tg {
-				p.children = append(p.children[:i:i], p.children[i+1:]...)
-				break
-			}
+	tg.disownLocked()
+	tg.leader.wakeExitQueuesLocked()
+}
+
+// disownLocked takes the process away from its parent.
+func (tg *ThreadGroup) disownLocked() {
+	p := tg.parent
+	if p == nil {
+		return
+	}
+	for i, ch := range p.children {
+		if ch == tg {
+			p.children = append(p.children[:i:i], p.children[i+1:]...)
+			break
 		}
 	}
-	tg.leader.wakeExitQueuesLocked()
+	tg.parent, tg.parentTask = nil, nil
 }
 
 // processExited reports the end of a process that the shim knows.

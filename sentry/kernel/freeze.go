@@ -82,11 +82,21 @@ func (c *Container) kickRunning() int {
 	n := 0
 	for t := range c.tasks {
 		if t.exitState == exitNone && t.phase.Load() == phaseRun {
-			t.interrupt()
+			t.kick()
 			n++
 		}
 	}
 	return n
+}
+
+// kick interrupts a task whose end may be near: past exitSignals its context
+// may be gone.
+func (t *Task) kick() {
+	t.tg.sigmu.Lock()
+	defer t.tg.sigmu.Unlock()
+	if !t.sig.exiting {
+		t.interrupt()
+	}
 }
 
 // Resume lets a paused container run on.

@@ -13,6 +13,9 @@ const pidMax = 4194304
 // (RESERVED_PIDS in kernel/pid.c).
 const reservedPIDs = 300
 
+// maxPIDLevel is how deep namespaces nest (MAX_PID_NS_LEVEL).
+const maxPIDLevel = 32
+
 // firstNamespaceInode is the first number given to a namespace that is not
 // one of Linux's initial ones (PROC_DYNAMIC_FIRST).
 const firstNamespaceInode = 0xF0000000

@@ -220,7 +220,7 @@ func (t *Task) Barrier(all bool) error {
 			continue
 		}
 		seen := o.acct.entered.Load()
-		o.interrupt()
+		o.kick()
 		for o.inGuest.Load() && o.acct.entered.Load() == seen {
 			w := t.waiter
 			w.Clear()

@@ -20,16 +20,29 @@ func (k *Kernel) userLocked(uid uint32) *user {
 	return u
 }
 
+// addTasksLocked changes a user's number of tasks. The record goes with the
+// last one, since a guest can change its user id as often as it likes; signals
+// that are still charged to it keep theirs.
+func (k *Kernel) addTasksLocked(uid uint32, n int) {
+	u := k.userLocked(uid)
+	if u.tasks += n; u.tasks <= 0 {
+		delete(k.users, uid)
+	}
+}
+
 // moveUser moves a task from one user to another (setuid).
 func (k *Kernel) moveUser(from, to uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.userLocked(from).tasks--
-	k.userLocked(to).tasks++
+	k.addTasksLocked(from, -1)
+	k.addTasksLocked(to, 1)
 }
 
 func (k *Kernel) sigPendingOf(uid uint32) int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.userLocked(uid).sigPending.Load()
+	if u := k.users[uid]; u != nil {
+		return u.sigPending.Load()
+	}
+	return 0
 }

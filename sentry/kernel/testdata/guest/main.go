@@ -26,6 +26,7 @@ var checks = map[string]func(){
 	"sigwait": sigwait, "leader": leader, "subreaper": subreaper, "pdeathsig": pdeathsig, "pidns": pidns, "pgrp": pgrp,
 	"restart": restart, "futextimeout": futexTimeout, "timer": posixTimer, "rlimit": rlimits, "badframe": badFrame,
 	"nocldwait": nocldwait, "stopwait": stopWait, "setuid": setuid, "gc": gc, "int80": int80, "killthreads": killThreads,
+	"hog": hog, "spin": spin, "forks": forks,
 }
 
 func main() {
@@ -341,8 +342,6 @@ func sigwait() {
 
 // leader runs a child whose first thread exits before the others.
 func leader() {
-	cmd := self("child-leader")
-	_ = cmd
 	pid, _, e := syscall.RawSyscall(syscall.SYS_FORK, 0, 0, 0)
 	want(e == 0, e)
 	if pid == 0 {
@@ -366,8 +365,6 @@ func subreaper() {
 	var out bytes.Buffer
 	c := self("child-orphan")
 	c.Stdout = &out
-	w := &noClose{&out}
-	_ = w
 	must(c.Start())
 	must(c.Wait())
 	var pid int
@@ -378,8 +375,6 @@ func subreaper() {
 	want(got == pid && ws.ExitStatus() == 0, got, ws)
 	call(syscall.SYS_PRCTL, 36, 0)
 }
-
-type noClose struct{ *bytes.Buffer }
 
 func pdeathsig() {
 	call(syscall.SYS_PRCTL, 36, 1)
@@ -409,8 +404,6 @@ func pidns() {
 	c = self("child-sleep")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	must(c.Start())
-	must(c.Process.Signal(syscall.SIGTERM))
-	time.Sleep(20 * time.Millisecond)
 	must(c.Process.Signal(syscall.SIGKILL))
 	err = c.Wait()
 	want(errors.As(err, &ee) && ee.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL, err)
@@ -638,4 +631,45 @@ func killThreads() {
 	time.Sleep(30 * time.Millisecond)
 	c.Process.Kill()
 	c.Wait()
+}
+
+// hog takes memory until it is killed.
+func hog() {
+	for n := 0; ; n++ {
+		m, err := syscall.Mmap(-1, 0, 4<<20, 3, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
+		must(err)
+		for i := 0; i < len(m); i += 4096 {
+			m[i] = 1
+		}
+	}
+}
+
+// spin runs threads that never make a system call.
+func spin() {
+	for range 4 {
+		go func() {
+			for {
+			}
+		}()
+	}
+	select {}
+}
+
+// forks makes processes until none can be had.
+func forks() {
+	n := 0
+	for {
+		pid, _, e := syscall.RawSyscall(syscall.SYS_FORK, 0, 0, 0)
+		if e == 0 && pid == 0 {
+			for {
+				syscall.RawSyscall(syscall.SYS_PAUSE, 0, 0, 0)
+			}
+		}
+		if e != 0 {
+			want(e == syscall.EAGAIN, e)
+			fmt.Println("forked", n > 5 && n < 100)
+			return
+		}
+		n++
+	}
 }
