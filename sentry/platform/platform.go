@@ -78,7 +78,8 @@ type AddressSpace interface {
 	// addr, shared, replacing what was there. populate asks the host to fill
 	// the page tables at once; set it only where the file's pages are present.
 	// ENOMEM means the host's mapping limit is reached: the caller unmaps all
-	// and maps again on fault.
+	// and maps again on fault. An error may be that of an earlier Map, which
+	// then looks like a mapping that was not made: the guest faults again.
 	Map(addr, n uint64, fd int, off int64, prot Prot, populate bool) error
 	// Unmap removes host mappings of the range. Only ranges that may hold
 	// mappings are passed.
@@ -95,7 +96,7 @@ type Context interface {
 	// Switch runs the guest with regs in as until an event; regs hold the
 	// new state on return. Floating point state stays with the context. When
 	// as differs from the last call's, the context moves (exec) and its FP
-	// state is kept unless ResetFP was called.
+	// state is kept unless SetFPState(nil) was called.
 	//
 	// Errors: ErrStubDied when the stub process or thread vanished (the task
 	// is to be killed as by SIGKILL), any other error when no host thread can be had.

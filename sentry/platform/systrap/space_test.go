@@ -190,6 +190,35 @@ func TestManySpaces(t *testing.T) {
 	}
 }
 
+// TestIdle has a thread wait for its task for long: nothing runs meanwhile.
+func TestIdle(t *testing.T) {
+	p := newPlatform(t)
+	g := newGuest(t, p, getpidLoop)
+	c, regs := g.thread()
+	defer c.Release()
+	g.run(c, regs, platform.EventSyscall)
+	c.Sleep()
+	st := g.as.(*addrSpace).st
+	time.Sleep(20 * time.Millisecond)
+	cpu := st.cpuTime()
+	time.Sleep(200 * time.Millisecond)
+	if d := st.cpuTime() - cpu; d > time.Millisecond {
+		t.Errorf("the stub used %v", d)
+	}
+	// And while the guest computes, the Sentry sleeps.
+	g2 := newGuestIn(t, p, g.g, spinForever)
+	c2, regs2 := g2.thread()
+	defer c2.Release()
+	time.AfterFunc(300*time.Millisecond, c2.Interrupt)
+	var before, after unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &before)
+	g2.run(c2, regs2, platform.EventInterrupt)
+	unix.Getrusage(unix.RUSAGE_SELF, &after)
+	if d := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()); d > 20*time.Millisecond {
+		t.Errorf("the Sentry used %v", d)
+	}
+}
+
 func TestGroupClose(t *testing.T) {
 	p := newPlatform(t)
 	kids := children(t)
