@@ -122,6 +122,7 @@ func NewAnonFile(name string, ops FileOps, flags uint32) *File {
 // NewPseudoFile is NewAnonFile with an inode of its own, the reference to
 // which it takes over: a pipe, a socket, a memfd. A file that can be opened
 // again through /proc/PID/fd has an inode with SpecialOpener or a useful Open.
+// The inode's Stat must do without a Caller.
 func NewPseudoFile(name string, ops FileOps, inode Inode, flags uint32) *File {
 	f := NewFile(NewPseudoPath(name, inode), ops, flags)
 	if st, err := inode.Stat(nil, 0); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {

@@ -61,38 +61,36 @@ func ReadlinkAt(c Caller, at At) (target string, err error) {
 // AccessAt implements access(2); mask is of May* bits. The real ids count,
 // and the capabilities that they would have, unless effective is set.
 func AccessAt(c Caller, at At, mask uint32, effective bool) error {
-	if !effective {
-		c = accessCaller{c, accessCreds(c.Cred())}
+	var w walker
+	if err := w.init(c, &at); err != nil {
+		return err
 	}
-	return withPath(c, &at, func(p Path) error {
-		w := walker{c: c, cr: c.Cred()}
-		st, err := p.Dentry.inode.Stat(c, 0)
-		if err != nil {
+	defer w.done()
+	if !effective {
+		w.cr = accessCreds(c.Cred())
+	}
+	if err := w.lookup(); err != nil {
+		return err
+	}
+	m := w.cur.Mount
+	st, err := w.cur.Dentry.inode.Stat(c, 0)
+	if err != nil {
+		return err
+	}
+	kind := st.Mode & unix.S_IFMT
+	if mask&MayExec != 0 && kind == unix.S_IFREG && m.has(unix.MS_NOEXEC) {
+		return unix.EACCES
+	}
+	if mask != 0 {
+		if err := w.permit(w.cur.Dentry, mask); err != nil {
 			return err
 		}
-		kind := st.Mode & unix.S_IFMT
-		if mask&MayExec != 0 && kind == unix.S_IFREG && p.Mount.has(unix.MS_NOEXEC) {
-			return unix.EACCES
-		}
-		if mask != 0 {
-			if err := w.permit(p.Dentry, mask); err != nil {
-				return err
-			}
-		}
-		if mask&MayWrite != 0 && (kind == unix.S_IFREG || kind == unix.S_IFDIR || kind == unix.S_IFLNK) {
-			return p.Mount.wantWrite()
-		}
-		return nil
-	})
+	}
+	if mask&MayWrite != 0 && (kind == unix.S_IFREG || kind == unix.S_IFDIR || kind == unix.S_IFLNK) {
+		return m.wantWrite()
+	}
+	return nil
 }
-
-// accessCaller is a caller with other credentials.
-type accessCaller struct {
-	Caller
-	cr *cred.Creds
-}
-
-func (a accessCaller) Cred() *cred.Creds { return a.cr }
 
 // accessCreds is Linux's access_override_creds.
 func accessCreds(cr *cred.Creds) *cred.Creds {

@@ -31,6 +31,7 @@ type Mount struct {
 	refs    ref.Count // one for the place in the tree
 	flags   atomic.Uint32
 	writers atomic.Int32 // files open for writing: a remount to read-only is EBUSY
+	watched atomic.Int32 // references of inotify watches, which do not keep it busy
 
 	// mounts guards:
 	parent     *Mount // nil: the root of a namespace, or detached

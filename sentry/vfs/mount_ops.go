@@ -8,14 +8,15 @@ import (
 // (mount(2)). flags are MS_* flags of the mount; MS_RDONLY and the like.
 func MountAt(c Caller, at At, fs Filesystem, flags MountFlags) error {
 	m := NewMount(fs, flags)
-	return attachAt(c, at, m)
+	return AttachAt(c, at, m)
 }
 
-// attachAt puts the detached mount m at a path, taking it over.
-func attachAt(c Caller, at At, m *Mount) error {
+// AttachAt puts a detached mount (NewMount, CloneTree) at a path, taking it
+// over also when it fails (move_mount(2)).
+func AttachAt(c Caller, at At, m *Mount) error {
 	p, err := LookupAt(c, at)
 	if err != nil {
-		m.DecRef()
+		m.discard()
 		return err
 	}
 	mounts.Lock()
@@ -23,7 +24,7 @@ func attachAt(c Caller, at At, m *Mount) error {
 	mounts.Unlock()
 	p.DecRef()
 	if err != nil {
-		m.DecRef()
+		m.discard()
 	}
 	return err
 }
@@ -59,13 +60,7 @@ func BindAt(c Caller, source, target At, recursive bool) error {
 	if err != nil {
 		return err
 	}
-	if err := attachAt(c, target, m); err != nil {
-		if recursive {
-			m.dissolve()
-		}
-		return err
-	}
-	return nil
+	return AttachAt(c, target, m)
 }
 
 // CloneTree returns a detached copy of the mounts at source (open_tree(2) with
@@ -84,15 +79,10 @@ func CloneTree(c Caller, source At, recursive bool) (*Mount, error) {
 	return copyTreeLocked(src.Mount, src.Dentry, recursive, true, nil), nil
 }
 
-// dissolve detaches what is below m, whose own reference the caller dropped.
-func (m *Mount) dissolve() {
+// discard drops a detached mount with all below it.
+func (m *Mount) discard() {
 	mounts.Lock()
-	var x detached
-	for len(m.children) > 0 {
-		y := detachTreeLocked(m.children[0])
-		x.mounts = append(x.mounts, y.mounts...)
-		x.dentries = append(x.dentries, y.dentries...)
-	}
+	x := detachTreeLocked(m)
 	mounts.Unlock()
 	x.drop()
 }
@@ -154,15 +144,15 @@ func UmountAt(c Caller, at At, flags int) error {
 		return unix.EINVAL
 	}
 	// The tree's reference and the walk's are the only ones of an idle mount.
-	if flags&unix.MNT_DETACH == 0 && (len(m.children) > 0 || m.refs.Load() > 2) {
+	if flags&unix.MNT_DETACH == 0 && (len(m.children) > 0 || m.refs.Load() > 2+int64(m.watched.Load())) {
 		mounts.Unlock()
 		p.DecRef()
 		return unix.EBUSY
 	}
 	x := detachTreeLocked(m)
 	mounts.Unlock()
-	if watches.n.Load() != 0 {
-		notifyInode(p.Inode(), unix.IN_UNMOUNT, 0, "")
+	for _, m := range x.mounts {
+		dropWatches(m)
 	}
 	p.DecRef()
 	x.drop()

@@ -45,6 +45,7 @@ func AddWatch(p Path, mask uint32, w Watcher) *Watch {
 	}
 	watches.at[p.Inode()] = append(watches.at[p.Inode()], x)
 	watches.n.Add(1)
+	p.Mount.watched.Add(1)
 	return x
 }
 
@@ -78,7 +79,29 @@ func (x *Watch) Remove() {
 	watches.mu.Unlock()
 	if found {
 		watches.n.Add(-1)
+		x.path.Mount.watched.Add(-1)
 		x.path.DecRef()
+	}
+}
+
+// dropWatches ends the watches on m, which is not mounted any more.
+func dropWatches(m *Mount) {
+	if m.watched.Load() == 0 {
+		return
+	}
+	var gone []*Watch
+	watches.mu.RLock()
+	for _, list := range watches.at {
+		for _, x := range list {
+			if x.path.Mount == m {
+				gone = append(gone, x)
+				x.watcher.Event(unix.IN_UNMOUNT, 0, "")
+			}
+		}
+	}
+	watches.mu.RUnlock()
+	for _, x := range gone {
+		x.Remove()
 	}
 }
 

@@ -151,6 +151,28 @@ func (fs *FS) copyAttributes(c vfs.Caller, up, low vfs.Inode, st *vfs.Stat) erro
 	return up.SetStat(c, &set)
 }
 
+// inherit makes the root of a new upper layer look like the one below, as if
+// it had been copied up.
+func (d *dirNode) inherit(c vfs.Caller, low vfs.Inode) error {
+	up := d.upper()
+	if o := readOrigin(c, up); o != nil {
+		d.origin.Store(o)
+		return nil
+	}
+	st, err := low.Stat(c, unix.STATX_BASIC_STATS)
+	if err != nil {
+		return err
+	}
+	if err := up.SetStat(c, &vfs.SetStat{UID: &st.UID, GID: &st.GID}); err != nil {
+		return err
+	}
+	if err := d.fs.copyAttributes(c, up, low, &st); err != nil {
+		return err
+	}
+	d.origin.Store(&origin{st.Dev, st.Ino})
+	return nil
+}
+
 // copyChunk is how much of a file is copied at once.
 const copyChunk = 256 << 10
 

@@ -108,6 +108,12 @@ func New(c vfs.Caller, cfg Config) (*FS, error) {
 		}
 		fs.lowerDev = append(fs.lowerDev, st.Dev)
 	}
+	if cfg.Upper != nil && len(lower) > 0 {
+		if err := root.inherit(fs.as(c), lower[0]); err != nil {
+			fs.Release()
+			return nil, err
+		}
+	}
 	return fs, nil
 }
 

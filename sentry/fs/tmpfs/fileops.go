@@ -121,6 +121,7 @@ func (f *file) wrote(c vfs.Caller) {
 	if m, strip := vfs.WriteStripsMode(c, f.mode); strip {
 		f.mode = m
 	}
+	f.dropCapsLocked()
 	f.mu.Unlock()
 }
 

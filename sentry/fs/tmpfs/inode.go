@@ -122,6 +122,19 @@ func (i *inode) setStat(c vfs.Caller, s *vfs.SetStat) {
 	st := vfs.Stat{Mode: i.mode, UID: i.uid, GID: i.gid, Atime: i.atime, Mtime: i.mtime}
 	s.Apply(&st, c.RealTime())
 	i.mode, i.uid, i.gid, i.atime, i.mtime, i.ctime = st.Mode, st.UID, st.GID, st.Atime, st.Mtime, st.Ctime
+	if s.UID != nil || s.GID != nil || s.Size != nil {
+		i.dropCapsLocked()
+	}
+}
+
+// dropCapsLocked removes file capabilities: they go with a change of owner or
+// contents (cap_inode_killpriv).
+func (i *inode) dropCapsLocked() {
+	const name = "security.capability"
+	if v, ok := i.xattrs[name]; ok {
+		delete(i.xattrs, name)
+		i.xattrBytes -= len(name) + len(v)
+	}
 }
 
 // touch sets mtime and ctime, or ctime alone.
