@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +75,27 @@ func (m *memExe) ReadAtKernel(p []byte, off int64) (int, error) {
 	return copy(p, m.data[off:]), nil
 }
 func (m *memExe) Mappable() (mem.Mappable, error) { return m, nil }
+
+// Region has pages of a shared file of zeros behind any program.
+func (m *memExe) Region(off, n int64, _ bool) (mem.Region, error) {
+	end := (int64(len(m.data)) + pageMask) &^ pageMask
+	if off >= end {
+		return mem.Region{}, unix.EFAULT
+	}
+	fd := zeroFile()
+	if fd < 0 {
+		return mem.Region{}, unix.EIO
+	}
+	return mem.Region{FD: fd, Off: off, Len: min(n, end-off)}, nil
+}
+
+var zeroFile = sync.OnceValue(func() int {
+	fd, err := unix.MemfdCreate("zeros", 0)
+	if err != nil || unix.Ftruncate(fd, 1<<30) != nil {
+		return -1
+	}
+	return fd
+})
 
 func script(s string) Executable {
 	return &memExe{data: s, hostExe: hostExe{path: strings.TrimSpace(s)}}
