@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,7 @@ func (ns *Namespace) MountInfo(c Caller, root Path) []MountInfo {
 		})
 	}
 	mounts.RUnlock()
+	sort.Slice(list, func(i, j int) bool { return list[i].id < list[j].id })
 	out := make([]MountInfo, 0, len(list))
 	for _, m := range list {
 		if info, ok := m.info(c, root); ok {

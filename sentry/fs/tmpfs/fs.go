@@ -196,8 +196,17 @@ func (fs *FS) Statfs(vfs.Caller) (vfs.Statfs, error) {
 	return s, nil
 }
 
+// ramPages is the size of the host's memory.
+var ramPages = sync.OnceValue(func() int64 {
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) != nil {
+		return 1 << 20
+	}
+	return int64(si.Totalram) * int64(si.Unit) / pageSize
+})
+
 // limitPages is the size in pages that programs see: the bound, or that of the
-// account.
+// account, or half of the memory as on Linux without the option size.
 func (fs *FS) limitPages() int64 {
 	if n := fs.maxPages.Load(); n > 0 {
 		return n
@@ -207,7 +216,7 @@ func (fs *FS) limitPages() int64 {
 			return int64(l / pageSize)
 		}
 	}
-	return 0
+	return ramPages() / 2
 }
 
 // Remount implements vfs.Remounter: size and nr_inodes can change, but not
