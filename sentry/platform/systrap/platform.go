@@ -155,11 +155,11 @@ func (p *Platform) kept(fd int) bool {
 
 // NewGroup implements platform.Platform.
 func (p *Platform) NewGroup() (platform.Group, error) {
-	st, err := p.fork(p.zygote)
+	st, err := p.fork(p.zygote, true)
 	if err != nil {
 		return nil, err
 	}
-	g := &group{p: p, zygote: st, spaces: map[*addrSpace]struct{}{}}
+	g := newGroup(p, st)
 	p.mu.Lock()
 	closed := p.closed
 	if !closed {

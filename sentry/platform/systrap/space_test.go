@@ -181,9 +181,9 @@ func TestManySpaces(t *testing.T) {
 	for _, as := range spaces {
 		as.Release()
 	}
-	eventually(t, "all processes end", func() bool { return children(t) <= kids+poolSize })
+	eventually(t, "all processes end", func() bool { return children(t) <= kids+poolMax })
 	eventually(t, "all descriptors close", func() bool { return openFDs(t) <= fds })
-	eventually(t, "the control file empties", func() bool { return used() <= pages+2*2*poolSize })
+	eventually(t, "the control file empties", func() bool { return used() <= pages+2*2*poolMax })
 	// Dead processes that are not reaped yet keep theirs.
 	if p.ctl.next > 400*areaSize {
 		t.Errorf("control file grew to %d", p.ctl.next)

@@ -80,7 +80,8 @@ func (st *stub) newSlot(i int, off int64) *slot {
 	}
 }
 
-// adopt starts to watch the new process and waits until its leader answers.
+// adopt starts to watch the new process and waits until its leader has done
+// what is queued.
 func (st *stub) adopt(pid int) error {
 	st.pid = pid
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -101,8 +102,16 @@ func (st *stub) adopt(pid int) error {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.push(opNop|opAck, 0, 0, 0, 0, 0, 0)
-	return st.waitAck()
+	if len(st.idle) != 0 { // a zygote
+		st.push(opNop | opAck)
+		return st.waitAck()
+	}
+	s := st.slots[0]
+	if err := st.awaitThread(s); err != nil {
+		return err
+	}
+	st.parked = append(st.parked, s)
+	return nil
 }
 
 // push writes a command and publishes it. The leader need not be awake: the

@@ -91,11 +91,17 @@ func (st *stub) idleSlot() (*slot, error) {
 	return st.slots[n], nil
 }
 
-// startThread makes the leader clone the thread of s and waits until it has
-// installed its filter and stopped. st.mu is held.
+// startThread starts the thread of s and waits until it has stopped. st.mu is
+// held.
 func (st *stub) startThread(s *slot) error {
+	st.takeErr()
+	st.queueThread(s)
+	return st.awaitThread(s)
+}
+
+// queueThread has the leader clone the thread of s. st.mu is held.
+func (st *stub) queueThread(s *slot) {
 	m := s.mem
-	end := s.start + slotSize
 	m.leader = st.p.base + stubCmdOff
 	m.ssSP = s.start
 	m.ssFl = 0
@@ -104,9 +110,14 @@ func (st *stub) startThread(s *slot) error {
 	m.spin = 0
 	m.tid = 0
 	m.store(stRun)
-	memAddr := end - slotMemSize
-	st.takeErr()
-	st.push(opThread|opAck, threadFlags, memAddr-64, memAddr+40, memAddr, 0, 0)
+	addr := s.start + slotSize - slotMemSize
+	st.push(opThread|opAck, threadFlags, addr-64, addr+40, addr, 0, 0)
+}
+
+// awaitThread waits until the thread of s, which is the last command queued,
+// has installed its filter and stopped. st.mu is held.
+func (st *stub) awaitThread(s *slot) error {
+	m := s.mem
 	if err := st.waitAck(); err != nil {
 		return err
 	}
