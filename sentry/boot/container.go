@@ -14,6 +14,7 @@ import (
 	"runsc/sentry/kernel"
 	"runsc/sentry/mem"
 	"runsc/sentry/platform"
+	"runsc/sentry/seccompbpf"
 	"runsc/sentry/vfs"
 )
 
@@ -28,6 +29,7 @@ type container struct {
 	account *mem.Account
 	group   platform.Group
 	mounts  *vfs.Namespace
+	seccomp *seccompbpf.Profile // nil without one
 
 	mu sync.Mutex
 	// mu guards:
@@ -58,6 +60,11 @@ func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileS
 	if c.kernel, err = s.kernel.NewContainer(c.kernelConfig(req)); err != nil {
 		return nil, err
 	}
+	if l := spec.Linux; l != nil && l.Seccomp != nil {
+		if c.seccomp, err = seccompbpf.NewProfile(l.Seccomp); err != nil {
+			return nil, errInvalid("%v", err)
+		}
+	}
 	if c.mounts, err = s.mountTree(c, req, fds); err != nil {
 		return nil, err
 	}
@@ -74,7 +81,7 @@ func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileS
 func (c *container) kernelConfig(req *controlapi.CreateContainerRequest) kernel.ContainerConfig {
 	s := c.sentry
 	conf := kernel.ContainerConfig{
-		ID: c.id, Hostname: c.spec.Hostname, Group: c.group, Account: c.account, PidsLimit: max(req.Limits.Pids, 0),
+		ID: c.id, Hostname: req.Hostname, Group: c.group, Account: c.account, PidsLimit: max(req.Limits.Pids, 0),
 		OnExit: func(execID string, status int) { s.reportExit(c.id, execID, status) },
 		OnOOM:  func() { s.control.NotifyOOM(c.id) },
 	}

@@ -73,6 +73,9 @@ func (c *container) load(r processRequest, fds *fileSet) (*kernel.ThreadGroup, e
 		ExecID: r.execID, Init: r.init, Filename: file, Argv: p.Args, Env: env,
 		Cred: creds, FS: fs, Files: table, MountNS: c.mounts, Limits: limits,
 	}
+	if c.seccomp != nil {
+		conf.Seccomp = c.seccomp
+	}
 	c.mounts.IncRef()
 	if p.OOMScoreAdj != nil {
 		conf.OOMScoreAdj = int32(*p.OOMScoreAdj)

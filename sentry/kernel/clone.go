@@ -135,6 +135,7 @@ func (t *Task) newChild(a *CloneArgs) (*Task, error) {
 		c.userAddr.clearChildTID = a.ChildTID
 	}
 	c.creds.Store(t.Cred())
+	c.seccomp.Store(t.seccomp.Load())
 	c.comm = t.comm
 	c.copyMisc(t)
 

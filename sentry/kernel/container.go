@@ -11,6 +11,7 @@ import (
 	"runsc/sentry/cred"
 	"runsc/sentry/mem"
 	"runsc/sentry/platform"
+	"runsc/sentry/seccompbpf"
 	"runsc/sentry/vfs"
 )
 
@@ -242,6 +243,9 @@ type ProcessConfig struct {
 	// Limits overrides Linux's defaults.
 	Limits      map[int]unix.Rlimit
 	OOMScoreAdj int32
+	// Seccomp, if set, filters the system calls of the process and its
+	// children.
+	Seccomp seccompbpf.Filter
 }
 
 // ErrNotRunning is returned for an exec into a container whose init is gone.

@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -41,6 +42,8 @@ type rig struct {
 	// mu guards:
 	exits []exit
 	exitQ chan exit
+
+	patience time.Duration
 }
 
 type exit struct {
@@ -70,7 +73,7 @@ func newRig(t testing.TB, limit uint64, change func(*kernel.ContainerConfig)) *r
 	if registered.CompareAndSwap(false, true) {
 		pipe.Register()
 	}
-	r := &rig{t: t, grp: g, plat: p, exitQ: make(chan exit, 100)}
+	r := &rig{t: t, grp: g, plat: p, exitQ: make(chan exit, 100), patience: 20 * time.Second}
 	r.k = kernel.New(kernel.Config{
 		MemFile: mf, Platform: p, Syscalls: syscalls.New(traceTo(t)), NumCPUs: 2,
 		Log: func(level, line string) { t.Log(level, line) },
@@ -115,7 +118,7 @@ func newRig(t testing.TB, limit uint64, change func(*kernel.ContainerConfig)) *r
 	return r
 }
 
-func traceTo(t testing.TB) *os.File {
+func traceTo(testing.TB) io.Writer {
 	if os.Getenv("GUEST_TRACE") != "" {
 		return os.Stderr
 	}
@@ -198,8 +201,8 @@ func (r *rig) wait() exit {
 	select {
 	case e := <-r.exitQ:
 		return e
-	case <-time.After(20 * time.Second):
-		r.t.Fatal("no exit in 20 s")
+	case <-time.After(r.patience):
+		r.t.Fatal("no exit in ", r.patience)
 	}
 	return exit{}
 }
@@ -289,4 +292,22 @@ func TestGuestChecks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGuestBinary runs the program of $GUEST_BIN, with $GUEST_ARGS, and shows
+// what it prints: a quick way to try one without containerd.
+func TestGuestBinary(t *testing.T) {
+	path := os.Getenv("GUEST_BIN")
+	if path == "" {
+		t.Skip("GUEST_BIN is not set")
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, 0, nil)
+	r.write("/bin/guest", b, 0o755)
+	r.patience = 2 * time.Minute
+	out, status := r.run(append([]string{"/bin/sh", "-c", `/bin/guest "$@"; exit $?`, "guest"}, strings.Fields(os.Getenv("GUEST_ARGS"))...)...)
+	t.Logf("status %d\n%s", status, out)
 }

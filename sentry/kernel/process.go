@@ -52,6 +52,9 @@ func (c *Container) CreateProcess(cfg ProcessConfig) (*ThreadGroup, error) {
 	t.sig.altStack.Flags = linux.SS_DISABLE
 	t.misc.timerSlack.Store(defaultTimerSlack)
 	t.creds.Store(cfg.Cred)
+	if cfg.Seccomp != nil {
+		t.seccomp.Store(&seccompFilters{cfg.Seccomp})
+	}
 	t.fs, t.files, t.mountNS = cfg.FS, cfg.Files, cfg.MountNS
 	t.uts, t.ipc = c.uts, c.ipc
 	t.ctx = k.cfg.Platform.NewContext()

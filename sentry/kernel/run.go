@@ -147,6 +147,9 @@ func (t *Task) syscall(ev *platform.Event) {
 	args := t.regs.Args()
 	t.skipReturn = false
 	t.lastFlt.count = 0
+	if f := t.seccomp.Load(); f != nil && !t.runSeccomp(*f, nr, &args) {
+		return
+	}
 	ret, err := t.k.cfg.Syscalls.Dispatch(t, uintptr(nr), &args)
 	switch {
 	case t.skipReturn:

@@ -63,6 +63,7 @@ type Task struct {
 	// atomic
 	pid       atomic.Pointer[PID] // TID; exec by a thread that is not the leader changes it
 	creds     atomic.Pointer[cred.Creds]
+	seccomp   atomic.Pointer[seccompFilters]
 	work      atomic.Bool // something to do before the next guest instruction
 	inGuest   atomic.Bool // Switch is, or is about to be, running
 	killed    atomic.Bool // SIGKILL or group exit: killable waits end

@@ -351,10 +351,16 @@ func (s *sandbox) start(files *vfs.FDTable, body func(*guest)) *kernel.ThreadGro
 // wait waits until n processes have ended.
 func (s *sandbox) wait(n int) {
 	s.t.Helper()
+	s.waitFor(n, 10*time.Second)
+}
+
+// waitFor is wait with a time limit for each.
+func (s *sandbox) waitFor(n int, limit time.Duration) {
+	s.t.Helper()
 	for range n {
 		select {
 		case <-s.done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(limit):
 			buf := make([]byte, 1<<16)
 			s.t.Fatalf("a process does not end:\n%s", buf[:runtime.Stack(buf, true)])
 		}

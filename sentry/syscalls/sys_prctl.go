@@ -76,7 +76,12 @@ func sysPrctl(t *kernel.Task, a Args) (uintptr, error) {
 		}
 		return 0, nil
 	case unix.PR_GET_SECCOMP:
-		return 0, nil // SECCOMP_MODE_DISABLED
+		if len(t.SeccompFilters()) > 0 {
+			return linux.SECCOMP_MODE_FILTER, nil
+		}
+		return linux.SECCOMP_MODE_DISABLED, nil
+	case unix.PR_SET_SECCOMP:
+		return prSetSeccomp(t, a)
 	case unix.PR_MCE_KILL, unix.PR_MCE_KILL_GET, unix.PR_SET_MM, unix.PR_SET_VMA:
 		return 0, unix.EINVAL
 	case unix.PR_GET_UNALIGN, unix.PR_SET_UNALIGN, unix.PR_GET_ENDIAN, unix.PR_SET_ENDIAN, unix.PR_GET_FPEMU, unix.PR_SET_FPEMU:

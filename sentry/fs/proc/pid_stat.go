@@ -3,6 +3,7 @@ package proc
 import (
 	"bytes"
 	"fmt"
+	"runsc/pkg/abi/linux"
 	"slices"
 	"strings"
 
@@ -140,6 +141,12 @@ func (p process) status(_ vfs.Caller, b *bytes.Buffer) error {
 	if t != nil {
 		signalStatus(b, t, tg)
 	}
+	mode, filters := 0, 0
+	if t != nil {
+		if filters = len(t.SeccompFilters()); filters > 0 {
+			mode = linux.SECCOMP_MODE_FILTER
+		}
+	}
 	noNewPrivs := 0
 	if cr.NoNewPrivs {
 		noNewPrivs = 1
@@ -147,7 +154,8 @@ func (p process) status(_ vfs.Caller, b *bytes.Buffer) error {
 	fmt.Fprintf(b, "CapInh:\t%016x\nCapPrm:\t%016x\nCapEff:\t%016x\nCapBnd:\t%016x\nCapAmb:\t%016x\n",
 		uint64(cr.Inheritable), uint64(cr.Permitted), uint64(cr.Effective), uint64(cr.Bounding), uint64(cr.Ambient))
 	n := p.in.k.NumCPUs()
-	fmt.Fprintf(b, "NoNewPrivs:\t%d\nSeccomp:\t0\nSeccomp_filters:\t0\nSpeculation_Store_Bypass:\tthread vulnerable\nSpeculationIndirectBranch:\tconditional enabled\n", noNewPrivs)
+	fmt.Fprintf(b, "NoNewPrivs:\t%d\nSeccomp:\t%d\nSeccomp_filters:\t%d\nSpeculation_Store_Bypass:\tthread vulnerable\nSpeculationIndirectBranch:\tconditional enabled\n",
+		noNewPrivs, mode, filters)
 	fmt.Fprintf(b, "Cpus_allowed:\t%s\nCpus_allowed_list:\t%s\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0\n",
 		cpuMask(n), cpuList(n))
 	return nil

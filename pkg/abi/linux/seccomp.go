@@ -1,0 +1,17 @@
+package linux
+
+// Modes, operations and flags of seccomp(2), include/uapi/linux/seccomp.h.
+const (
+	SECCOMP_MODE_DISABLED = 0
+	SECCOMP_MODE_STRICT   = 1
+	SECCOMP_MODE_FILTER   = 2
+
+	SECCOMP_SET_MODE_STRICT  = 0
+	SECCOMP_SET_MODE_FILTER  = 1
+	SECCOMP_GET_ACTION_AVAIL = 2
+
+	SECCOMP_FILTER_FLAG_TSYNC       = 1 << 0
+	SECCOMP_FILTER_FLAG_LOG         = 1 << 1
+	SECCOMP_FILTER_FLAG_SPEC_ALLOW  = 1 << 2
+	SECCOMP_FILTER_FLAG_TSYNC_ESRCH = 1 << 4
+)
