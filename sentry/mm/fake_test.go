@@ -19,7 +19,7 @@ type fakeAS struct {
 	pages    map[uint64]fakePage
 	calls    int
 	maxPages int // Map fails with ENOMEM above it, once per overflow
-	runs     int
+	noExec   bool // host files cannot be mapped for execution
 	released bool
 }
 
@@ -38,6 +38,9 @@ func (a *fakeAS) Map(addr, n uint64, fd int, off int64, prot platform.Prot, popu
 	}
 	if a.maxPages > 0 && len(a.pages)+int(n/pageSize) > a.maxPages {
 		return unix.ENOMEM
+	}
+	if a.noExec && !populate && prot&platform.Exec != 0 {
+		return unix.EPERM
 	}
 	for i := uint64(0); i < n; i += pageSize {
 		a.pages[addr+i] = fakePage{fd, off + int64(i), prot}

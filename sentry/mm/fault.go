@@ -104,8 +104,15 @@ func (mm *MM) fault(addr uint64, access platform.Prot, host, force bool) error {
 		if err == nil && !need {
 			if host {
 				err = mm.mapHostLocked(at, s.Start, s.End, s.V)
+				if err == unix.EPERM || err == unix.EACCES || err == unix.ENODEV {
+					err = mm.mapCopyLocked(s, at)
+				}
 			}
 			mm.mu.Unlock()
+			if err == mem.ErrLimit {
+				mm.mf.LimitHit(mm.acct, pageSize)
+				return err
+			}
 			if err != nil {
 				return &Fault{int32(unix.SIGBUS), BusAdrErr, addr}
 			}
@@ -128,6 +135,19 @@ func (mm *MM) fault(addr uint64, access platform.Prot, host, force bool) error {
 			return &Fault{int32(unix.SIGBUS), BusAdrErr, addr}
 		}
 	}
+}
+
+// mapCopyLocked is for a file that the host does not map (a noexec mount, a
+// file system without mmap): a private mapping gets copies of its pages.
+func (mm *MM) mapCopyLocked(s *vmaSeg, addr uint64) error {
+	p := mm.pages.Find(addr)
+	if s.V.shared || p.V.frames {
+		return unix.EACCES
+	}
+	if err := mm.copyPagesLocked(s, p, addr); err != nil {
+		return err
+	}
+	return mm.mapHostLocked(addr, s.Start, s.End, s.V)
 }
 
 // permits is access_error of arch/x86/mm/fault.c, or check_vma_flags of

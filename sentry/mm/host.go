@@ -53,7 +53,9 @@ func (mm *MM) mapHostLocked(addr, lo, hi uint64, v *vma) error {
 	err := as.Map(lo, hi-lo, int(p.fd), off, want, p.frames)
 	if err == unix.ENOMEM {
 		mm.dropHostLocked()
-		err = as.Map(lo, hi-lo, int(p.fd), off, want, p.frames)
+		if err = as.Map(lo, hi-lo, int(p.fd), off, want, p.frames); err == unix.ENOMEM {
+			err = unix.EIO // not to be taken for the container's limit
+		}
 	}
 	if err != nil {
 		return err

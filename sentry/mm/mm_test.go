@@ -217,6 +217,7 @@ func TestMMapRules(t *testing.T) {
 		{"too large", MMapOpts{Len: 1 << 47}, unix.ENOMEM},
 		{"odd fixed", MMapOpts{Addr: 0x20001, Len: 1, Fixed: true}, unix.EINVAL},
 		{"low fixed", MMapOpts{Addr: 0x1000, Len: 1, Fixed: true}, unix.EPERM},
+		{"more than there is", MMapOpts{Len: 1 << 45, Prot: rw}, unix.ENOMEM},
 		{"odd offset", MMapOpts{Len: 1, Off: 1}, unix.EINVAL},
 		{"top", MMapOpts{Addr: 0x7ffffffff000, Len: 4096, Fixed: true}, unix.ENOMEM},
 	}
@@ -564,6 +565,17 @@ func TestFileMappings(t *testing.T) {
 	if h.refs != 1 || h.maps != 0 {
 		t.Errorf("%d references, %d bytes mapped are left", h.refs, h.maps)
 	}
+}
+
+func TestNoexecHost(t *testing.T) {
+	e := newEnv(t)
+	e.as.noExec = true
+	h := newHostFile(t, strings.Repeat("code", 50000))
+	a := e.mmap(MMapOpts{Len: 195 << 10, Prot: platform.Read | platform.Exec, File: h})
+	if got := e.get(e.mm, a+100000, 4); got != "code" {
+		t.Errorf("got %q", got)
+	}
+	e.done()
 }
 
 func TestFutexWords(t *testing.T) {

@@ -1,6 +1,8 @@
 package mm
 
 import (
+	"sync"
+
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/segset"
@@ -116,8 +118,22 @@ func (mm *MM) mayExpandLocked(v *vma, n, freed uint64) error {
 	if v.isData() && n > freed && mm.space.data+n-freed > mm.limits(unix.RLIMIT_DATA) {
 		return unix.ENOMEM
 	}
+	// vm.overcommit_memory is 0: only what can never fit is refused
+	// (__vm_enough_memory).
+	if !v.shared && !v.nores && v.prot&platform.Write != 0 && n > totalRAM() {
+		return unix.ENOMEM
+	}
 	return mm.roomLocked()
 }
+
+// totalRAM is the memory of the host.
+var totalRAM = sync.OnceValue(func() uint64 {
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) != nil {
+		return 1 << 62
+	}
+	return uint64(si.Totalram) * uint64(si.Unit)
+})
 
 // roomLocked checks that two vmas more are permitted (max_map_count).
 func (mm *MM) roomLocked() error {
