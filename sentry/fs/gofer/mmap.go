@@ -125,5 +125,6 @@ func (m *fileMapping) MapName() (string, uint64, uint64) {
 	i.mu.Lock()
 	dev, ino := i.guest.Dev, i.guest.Ino
 	i.mu.Unlock()
-	return m.file.Path().String(vfs.Path{}), dev, ino
+	name, _ := m.file.Path().Resolve(vfs.Path{})
+	return name, dev, ino
 }

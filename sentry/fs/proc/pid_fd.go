@@ -169,7 +169,8 @@ func (n fdInfo) Read(c vfs.Caller, b *bytes.Buffer) error {
 		return unix.ENOENT
 	}
 	defer f.DecRef()
-	flags := f.StatusFlags() | unix.O_LARGEFILE
+	const largeFile = 0o100000 // O_LARGEFILE, which every file has on a 64-bit kernel
+	flags := f.StatusFlags() | largeFile
 	if cloexec {
 		flags |= unix.O_CLOEXEC
 	}
