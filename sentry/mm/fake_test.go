@@ -18,7 +18,7 @@ type fakeAS struct {
 	mu       sync.Mutex
 	pages    map[uint64]fakePage
 	calls    int
-	maxPages int // Map fails with ENOMEM above it, once per overflow
+	maxPages int  // Map fails with ENOMEM above it, once per overflow
 	noExec   bool // host files cannot be mapped for execution
 	released bool
 }
