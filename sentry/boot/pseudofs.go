@@ -3,6 +3,7 @@ package boot
 import (
 	"golang.org/x/sys/unix"
 
+	"runsc/sentry/fs/cgroup"
 	"runsc/sentry/fs/dev"
 	"runsc/sentry/fs/overlay"
 	"runsc/sentry/fs/pseudo"
@@ -36,10 +37,16 @@ func (s *Sentry) pseudoFS(c *container, typ, source, data string) (vfs.Filesyste
 			Source: source, MountOptions: data, CreateError: unix.ENOSYS, MkdirError: unix.EPERM,
 		}), nil
 	case "cgroup2":
-		return pseudo.New(pseudo.Options{
-			Type: "cgroup2", Magic: unix.CGROUP2_SUPER_MAGIC, Root: emptyRoot{Perm: 0o555},
-			Source: source, MountOptions: data, CreateError: unix.EACCES, MkdirError: unix.EPERM,
-		}), nil
+		o := cgroup.Options{Container: c.kernel, Source: source, MountOptions: data}
+		if l := c.spec.Linux; l != nil && l.Resources != nil && l.Resources.CPU != nil {
+			if q := l.Resources.CPU.Quota; q != nil {
+				o.CPUQuota = *q
+			}
+			if p := l.Resources.CPU.Period; p != nil {
+				o.CPUPeriod = int64(*p)
+			}
+		}
+		return cgroup.New(o), nil
 	}
 	return nil, unix.ENODEV
 }
