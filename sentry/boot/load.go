@@ -59,7 +59,7 @@ func (c *container) load(r processRequest, fds *fileSet) (*kernel.ThreadGroup, e
 		fs.DecRef()
 		return nil, err
 	}
-	table, err := c.stdio(who, rootFS, r.stdio, fds)
+	table, err := c.stdio(who, rootFS, r.stdio, fds, creds.UID)
 	if err != nil {
 		fs.DecRef()
 		return nil, err
@@ -155,11 +155,12 @@ func findProgram(who *caller, fs *vfs.FSContext, name string, env []string) (str
 	return "", errInvalid("exec: %q: executable file not found in $PATH", name)
 }
 
-// stdio returns a table with the three standard files.
-func (c *container) stdio(who *caller, rootFS *vfs.FSContext, s controlapi.Stdio, fds *fileSet) (*vfs.FDTable, error) {
+// stdio returns a table with the three standard files. Those of the host
+// belong to the process's user, so that it can open /dev/stdout.
+func (c *container) stdio(who *caller, rootFS *vfs.FSContext, s controlapi.Stdio, fds *fileSet, uid uint32) (*vfs.FDTable, error) {
 	table := vfs.NewFDTable()
 	for i, index := range []int{s.Stdin, s.Stdout, s.Stderr} {
-		f, err := c.standardFile(who, rootFS, i, index, fds)
+		f, err := c.standardFile(who, rootFS, i, index, fds, uid)
 		if err == nil {
 			if _, err = table.Install(who, f, int32(i), false); err != nil {
 				f.DecRef()
@@ -175,7 +176,7 @@ func (c *container) stdio(who *caller, rootFS *vfs.FSContext, s controlapi.Stdio
 
 // standardFile makes descriptor n of a process from the host's, or from the
 // guest's /dev/null.
-func (c *container) standardFile(who *caller, rootFS *vfs.FSContext, n, index int, fds *fileSet) (*vfs.File, error) {
+func (c *container) standardFile(who *caller, rootFS *vfs.FSContext, n, index int, fds *fileSet, uid uint32) (*vfs.File, error) {
 	flags := uint32(unix.O_WRONLY)
 	if n == 0 {
 		flags = unix.O_RDONLY
@@ -187,7 +188,11 @@ func (c *container) standardFile(who *caller, rootFS *vfs.FSContext, n, index in
 	if hf == nil {
 		return vfs.OpenAt(who, vfs.At{FS: rootFS, Name: "/dev/null"}, flags, 0)
 	}
-	return newHostFile(hf, n, flags)
+	f, err := newHostFile(hf, n, flags)
+	if err == nil {
+		err = f.Inode().SetStat(who, &vfs.SetStat{UID: &uid})
+	}
+	return f, err
 }
 
 func newHostFile(hf *os.File, n int, flags uint32) (*vfs.File, error) {
