@@ -366,6 +366,43 @@ func TestRandomCode(t *testing.T) {
 	witness.alive()
 }
 
+// TestPrivileges looks at what the host says of a stub and its threads.
+func TestPrivileges(t *testing.T) {
+	p := newPlatform(t)
+	g := newGuest(t, p, getpidLoop)
+	g.alive()
+	pid := g.as.(*addrSpace).st.pid
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	if len(tasks) != 2 {
+		t.Errorf("%d threads", len(tasks))
+	}
+	for _, e := range tasks {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/status", pid, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"NoNewPrivs:\t1\n", "Seccomp:\t2\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n"} {
+			if !strings.Contains(string(b), want) {
+				t.Errorf("thread %s lacks %q", e.Name(), want)
+			}
+		}
+	}
+	// Nothing of the Sentry is mapped.
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		if !strings.Contains(l, "memfd:guest") && !strings.Contains(l, "memfd:systrap") &&
+			!strings.HasPrefix(l, fmt.Sprintf("%x-", p.base)) && !strings.Contains(l, "[vsyscall]") {
+			t.Errorf("mapping %s", l)
+		}
+	}
+}
+
 func TestKilledStub(t *testing.T) {
 	p := newPlatform(t)
 	g := newGuest(t, p, spinForever)

@@ -22,6 +22,7 @@ const (
 const (
 	dataHandler    = 0
 	dataDefault    = 32
+	dataCapHeader  = 64
 	dataProgLeader = 80
 	dataProgGuest  = 96
 	dataFilters    = 128

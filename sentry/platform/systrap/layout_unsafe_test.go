@@ -31,7 +31,7 @@ func TestLayout(t *testing.T) {
 	for name, v := range map[string]int64{
 		"STUB_DATA": stubDataOff, "STUB_CODESIZE": stubCodeSize, "STUB_CMD": stubCmdOff,
 		"STUB_SLOTS": stubSlotsOff, "STUB_SIZE": stubSize, "SLOT_SIZE": slotSize, "SLOT_MASK": slotSize - 1,
-		"DATA_SA_HANDLER": dataHandler, "DATA_SA_DEFAULT": dataDefault,
+		"DATA_SA_HANDLER": dataHandler, "DATA_SA_DEFAULT": dataDefault, "DATA_CAPHEADER": dataCapHeader,
 		"DATA_PROG_LEADER": dataProgLeader, "DATA_PROG_GUEST": dataProgGuest,
 		"CMD_HEAD": int64(unsafe.Offsetof(c.head)), "CMD_SPIN": int64(unsafe.Offsetof(c.spin)),
 		"CMD_ACKWAIT": int64(unsafe.Offsetof(c.ackWait)), "CMD_ACK": int64(unsafe.Offsetof(c.ack)),

@@ -76,6 +76,7 @@ func (r *region) fill(p unsafe.Pointer, blob []byte, ctlFD int) error {
 	le.PutUint64(data[dataHandler+8:], saSiginfo|saOnstack|saRestorer)
 	le.PutUint64(data[dataHandler+16:], r.base+handlerEntry) // never returned to
 	le.PutUint64(data[dataHandler+24:], ^uint64(0))
+	le.PutUint32(data[dataCapHeader:], unix.LINUX_CAPABILITY_VERSION_3)
 	off := dataFilters
 	put := func(at int, prog []unix.SockFilter) {
 		le.PutUint16(data[at:], uint16(len(prog)))

@@ -15,6 +15,7 @@
 // Offsets in the data page.
 #define DATA_SA_HANDLER   0
 #define DATA_SA_DEFAULT   32
+#define DATA_CAPHEADER    64
 #define DATA_PROG_LEADER  80
 #define DATA_PROG_GUEST   96
 
@@ -96,6 +97,7 @@
 #define SYS_sched_yield  24
 #define SYS_clone        56
 #define SYS_exit         60
+#define SYS_capset       126
 #define SYS_sigaltstack  131
 #define SYS_prctl        157
 #define SYS_arch_prctl   158

@@ -232,6 +232,13 @@ nexthandler:
 	TESTQ	AX, AX
 	JNE	fatal
 
+	// No capabilities: nothing a stub does needs one.
+	LEAQ	(STUB_DATA+DATA_CAPHEADER)(R15), DI
+	LEAQ	(STUB_DATA+DATA_SA_DEFAULT)(R15), SI // zeros
+	MOVL	$SYS_capset, AX
+	SYSCALL
+	TESTQ	AX, AX
+	JNE	fatal
 	MOVL	$38, DI // PR_SET_NO_NEW_PRIVS
 	MOVL	$1, SI
 	XORL	DX, DX
