@@ -37,6 +37,7 @@ type Task struct {
 	lastFlt  faultLoop
 	// skipReturn: the call that runs has set all registers itself.
 	skipReturn bool
+	io         taskIO
 	// when page faults found no memory: first of a row and last
 	oomSince, oomLast int64
 

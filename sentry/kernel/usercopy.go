@@ -95,6 +95,17 @@ func (t *Task) UserBuf(addr, n uint64) (mem.UserBuf, error) {
 	return mem.NewUserBuf(t.mm, addr, int(min(n, maxRW))), nil
 }
 
+// taskIO is the buffer of the read or write that the task carries out.
+type taskIO struct{ buf mem.UserBuf }
+
+// IOBuf is UserBuf in a place of the task's own, good until the next call, so
+// that read and write need no memory of the heap. Own.
+func (t *Task) IOBuf(addr, n uint64) (*mem.UserBuf, error) {
+	b, err := t.UserBuf(addr, n)
+	t.io.buf = b
+	return &t.io.buf, err
+}
+
 // CopyInIovecs reads n struct iovec and returns the buffer they describe, cut
 // to MAX_RW_COUNT: EINVAL for more than IOV_MAX or a negative length, EFAULT. Own.
 func (t *Task) CopyInIovecs(addr, n uint64) (mem.UserBuf, error) {

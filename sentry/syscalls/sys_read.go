@@ -18,11 +18,11 @@ func sysRead(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	defer f.DecRef()
-	dst, err := t.UserBuf(a.Addr(1), a.Size(2))
+	dst, err := t.IOBuf(a.Addr(1), a.Size(2))
 	if err != nil {
 		return 0, err
 	}
-	n, err := f.Read(t, &dst)
+	n, err := f.Read(t, dst)
 	return ioResult(t, n, err)
 }
 
@@ -37,11 +37,11 @@ func sysPread64(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	defer f.DecRef()
-	dst, err := t.UserBuf(a.Addr(1), a.Size(2))
+	dst, err := t.IOBuf(a.Addr(1), a.Size(2))
 	if err != nil {
 		return 0, err
 	}
-	n, err := f.ReadAt(t, &dst, off)
+	n, err := f.ReadAt(t, dst, off)
 	return ioResult(t, n, err)
 }
 

@@ -14,11 +14,11 @@ func sysWrite(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	defer f.DecRef()
-	src, err := t.UserBuf(a.Addr(1), a.Size(2))
+	src, err := t.IOBuf(a.Addr(1), a.Size(2))
 	if err != nil {
 		return 0, err
 	}
-	n, err := f.Write(t, &src)
+	n, err := f.Write(t, src)
 	return ioResult(t, n, err)
 }
 
@@ -33,11 +33,11 @@ func sysPwrite64(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	defer f.DecRef()
-	src, err := t.UserBuf(a.Addr(1), a.Size(2))
+	src, err := t.IOBuf(a.Addr(1), a.Size(2))
 	if err != nil {
 		return 0, err
 	}
-	n, err := f.WriteAt(t, &src, off)
+	n, err := f.WriteAt(t, src, off)
 	return ioResult(t, n, err)
 }
 
