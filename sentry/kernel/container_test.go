@@ -206,3 +206,30 @@ func TestSharedNamespace(t *testing.T) {
 	}
 	r.c = pod
 }
+
+// TestKilled kills a busy container at odd moments; nothing may be left.
+func TestKilled(t *testing.T) {
+	guest := buildGuest(t)
+	for i := range 8 {
+		r := newRig(t, 0, nil)
+		r.write("/bin/guest", guest, 0o755)
+		script := "while :; do /bin/guest threads exec gc killthreads pgrp stopwait execthread >/dev/null; done & "
+		r.start("", "/bin/sh", "-c", script+script+"seq 100000 | sort >/dev/null; wait")
+		r.start("x", "/bin/sh", "-c", script+"exec /bin/guest spin")
+		time.Sleep(time.Duration(i*i) * 7 * time.Millisecond)
+		r.c.KillAll()
+		r.wait()
+		if e := r.wait(); e != (exit{"", 137}) {
+			t.Errorf("%+v", e)
+		}
+		if n := r.c.NumTasks(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+		if n := r.c.Account().Total(); n != 0 {
+			t.Errorf("%d bytes are left", n)
+		}
+		if err := r.c.Destroy(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -295,7 +295,8 @@ func TestGuestChecks(t *testing.T) {
 }
 
 // TestGuestBinary runs the program of $GUEST_BIN, with $GUEST_ARGS, and shows
-// what it prints: a quick way to try one without containerd.
+// what it prints: a quick way to try one without containerd. It is killed
+// after $GUEST_FOR.
 func TestGuestBinary(t *testing.T) {
 	path := os.Getenv("GUEST_BIN")
 	if path == "" {
@@ -308,6 +309,9 @@ func TestGuestBinary(t *testing.T) {
 	r := newRig(t, 0, nil)
 	r.write("/bin/guest", b, 0o755)
 	r.patience = 2 * time.Minute
+	if d, err := time.ParseDuration(os.Getenv("GUEST_FOR")); err == nil {
+		time.AfterFunc(d, r.c.KillAll)
+	}
 	out, status := r.run(append([]string{"/bin/sh", "-c", `/bin/guest "$@"; exit $?`, "guest"}, strings.Fields(os.Getenv("GUEST_ARGS"))...)...)
 	t.Logf("status %d\n%s", status, out)
 }
