@@ -27,8 +27,8 @@ func sysPipe2(t *kernel.Task, a Args) (uintptr, error) {
 func newPipe(t *kernel.Task, addr uint64, flags uint32) (uintptr, error) {
 	r, w := pipe.NewPair()
 	cr := t.Cred()
-	inode := vfs.NewAnonInode(unix.S_IFIFO|0o600, cr.FSUID, cr.FSGID)
-	name := fmt.Sprintf("pipe:[%d]", inode.Ino())
+	inode, ino := pipe.NewInode(r, cr.FSUID, cr.FSGID)
+	name := fmt.Sprintf("pipe:[%d]", ino)
 	rf := vfs.NewPseudoFile(name, r, inode, unix.O_RDONLY|flags&unix.O_NONBLOCK)
 	wf := vfs.NewPseudoFile(name, w, inode, unix.O_WRONLY|flags&unix.O_NONBLOCK)
 	return installPair(t, addr, rf, wf, flags&unix.O_CLOEXEC != 0)
