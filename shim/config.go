@@ -2,9 +2,11 @@ package shim
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,6 +15,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"runsc/pkg/hostsecret"
 )
 
 // config is the TOML file that the runtime options name (ConfigPath) or hold
@@ -28,8 +32,28 @@ type config struct {
 	// Overlay2 says where writes to a root file system go: "root:memory", the
 	// default, keeps them in the sandbox's memory; "none" writes to the host.
 	Overlay2 string `toml:"overlay2"`
+	// InodePolicy says how inode numbers of host files reach the guest:
+	// "hash", the default, "host" or "map".
+	InodePolicy string `toml:"inode-policy"`
+	// InodeKeyFile holds the host's secret for the policy "hash".
+	InodeKeyFile string `toml:"inode-key-file"`
 	// Strace makes the Sentry log every system call of the guest.
 	Strace bool `toml:"strace"`
+}
+
+// inodeKeyFile is the path of the secret below containerd's root directory: it
+// survives reboots and is the same for all sandboxes of that containerd.
+const inodeKeyFile = "io.containerd.runsc.v1/inode-key"
+
+// defaultInodeKeyFile finds containerd's root by the bundle's link "work",
+// which names <root>/io.containerd.runtime.v2.task/<namespace>/<id>. The
+// daemon runs in the bundle.
+func defaultInodeKeyFile() string {
+	work, err := os.Readlink("work")
+	if err != nil || !filepath.IsAbs(work) {
+		return "/var/lib/containerd/" + inodeKeyFile
+	}
+	return filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(work))), inodeKeyFile)
 }
 
 const (
@@ -54,10 +78,26 @@ func parseConfig(name string, body []byte) (*config, error) {
 			slices.Sort(keys)
 			return nil, fmt.Errorf("%s: unknown key %q", name, strings.Join(slices.Compact(keys), `", "`))
 		}
+		var bad *toml.DecodeError
+		if errors.As(err, &bad) {
+			if key := strings.Join(bad.Key(), "."); key != "" {
+				name += ": " + key
+			}
+		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if c.NumCPUs < 0 || c.NumCPUs > maxCPUs {
 		return nil, fmt.Errorf("%s: num-cpus is %d, 0 (the host's number) to %d are possible", name, c.NumCPUs, maxCPUs)
+	}
+	switch c.InodePolicy {
+	case "":
+		c.InodePolicy = "hash"
+	case "hash", "host", "map":
+	default:
+		return nil, fmt.Errorf("%s: inode-policy is %q, \"hash\", \"host\" and \"map\" are possible", name, c.InodePolicy)
+	}
+	if c.InodeKeyFile != "" && !filepath.IsAbs(c.InodeKeyFile) {
+		return nil, fmt.Errorf("%s: inode-key-file %q is not an absolute path", name, c.InodeKeyFile)
 	}
 	switch c.Overlay2 {
 	case "":
@@ -97,13 +137,24 @@ func configFromOptions(opts *anypb.Any) (*config, error) {
 var _ proto.Message = (*runcoptions.Options)(nil)
 
 // sentryOptions returns the keys that the Sentry reads.
-func (c *config) sentryOptions() map[string]string {
-	o := map[string]string{"overlay2": c.Overlay2}
+func (c *config) sentryOptions() (map[string]string, error) {
+	o := map[string]string{"overlay2": c.Overlay2, "inode-policy": c.InodePolicy}
+	if c.InodePolicy == "hash" {
+		file := c.InodeKeyFile
+		if file == "" {
+			file = defaultInodeKeyFile()
+		}
+		key, err := hostsecret.Load(file)
+		if err != nil {
+			return nil, err
+		}
+		o["inode-key"] = hex.EncodeToString(key[:])
+	}
 	if c.DebugLog != "" {
 		o["debug-log"] = c.DebugLog
 	}
 	if c.Strace {
 		o["strace"] = "true"
 	}
-	return o
+	return o, nil
 }

@@ -397,7 +397,8 @@ func (c *container) load(ctx context.Context, raw json.RawMessage, spec *specs.S
 
 	state := hookState(c.id, c.bundle, c.init.pid, specs.StateCreating, c.annotations)
 	if h := c.hooks; h != nil {
-		if err := runHooks("prestart", h.Prestart, state); err != nil { //nolint:staticcheck // deprecated, and still in use
+		//lint:ignore SA1019 deprecated, and still in use
+		if err := runHooks("prestart", h.Prestart, state); err != nil {
 			return err
 		}
 		if err := runHooks("createRuntime", h.CreateRuntime, state); err != nil {

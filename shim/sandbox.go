@@ -210,13 +210,17 @@ func startSandbox(a sandboxArgs) (_ *sandbox, err error) {
 		cmd.Process.Kill()
 		gcmd.Process.Kill()
 	}
+	options, err := a.conf.sentryOptions()
+	if err != nil {
+		return nil, err
+	}
 	conf, err := json.Marshal(controlapi.BootConfig{
 		Version:     controlapi.Version,
 		SandboxID:   a.id,
 		NumCPUs:     a.conf.NumCPUs,
 		Debug:       a.conf.Debug,
 		HostNetwork: a.net.host,
-		Options:     a.conf.sentryOptions(),
+		Options:     options,
 	})
 	if err != nil {
 		return nil, err

@@ -36,7 +36,24 @@ func TestMain(m *testing.M) {
 			os.Exit(gofer.Main(os.Args[2:]))
 		}
 	}
-	os.Exit(m.Run())
+	os.Exit(inBundle(m.Run))
+}
+
+// inBundle calls run in a directory that looks like a bundle, so that what a
+// daemon keeps below containerd's root goes to a directory of the tests.
+func inBundle(run func() int) int {
+	dir, err := os.MkdirTemp("", "shim")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Symlink(filepath.Join(dir, "root/task/ns/id"), filepath.Join(dir, "work")); err != nil {
+		panic(err)
+	}
+	if err := os.Chdir(dir); err != nil {
+		panic(err)
+	}
+	return run()
 }
 
 // recorder is a forwarder that keeps the topics and ids of events.

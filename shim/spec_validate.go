@@ -52,6 +52,7 @@ var specRules = []specRule{
 		return !slices.Contains([]string{"", "private", "rprivate", "slave", "rslave"}, l.RootfsPropagation)
 	})},
 
+	//lint:ignore SA1019 refused because it has no meaning any more
 	{"linux.resources.memory.kernel", "kernel memory of a guest is part of its memory", memory(func(m *specs.LinuxMemory) bool { return m.Kernel != nil && *m.Kernel > 0 })},
 	{"linux.resources.memory.kernelTCP", "kernel memory of a guest is part of its memory", memory(func(m *specs.LinuxMemory) bool { return m.KernelTCP != nil && *m.KernelTCP > 0 })},
 	{"linux.resources.memory.disableOOMKiller", "a guest over its limit is always killed", memory(func(m *specs.LinuxMemory) bool { return m.DisableOOMKiller != nil && *m.DisableOOMKiller })},

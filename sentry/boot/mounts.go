@@ -81,7 +81,7 @@ func (b *builder) hostFS(index int, coherence gofer.Coherence, source string) (v
 }
 
 // rootfs mounts the image, with a layer in memory over it that takes the
-// writes. A read-only root has the layer too: mount points that the image
+// writes unless overlay2 is "none". A read-only root has the layer too: mount points that the image
 // lacks are made in it before it is closed.
 func (b *builder) rootfs() error {
 	lower, isDir, err := b.hostFS(controlapi.RootfsIndex, gofer.Exclusive, "none")
@@ -92,6 +92,10 @@ func (b *builder) rootfs() error {
 		lower.Release()
 		return errInvalid("root.path: not a directory")
 	}
+	if b.s.conf.Options["overlay2"] == "none" {
+		b.setRoot(lower)
+		return nil
+	}
 	upper, err := b.tmpfs("none", "mode=755")
 	if err != nil {
 		lower.Release()
@@ -101,11 +105,16 @@ func (b *builder) rootfs() error {
 	if err != nil {
 		return err
 	}
+	b.setRoot(fs)
+	return nil
+}
+
+// setRoot starts the mount tree with fs, which it takes over.
+func (b *builder) setRoot(fs vfs.Filesystem) {
 	b.ns = vfs.NewNamespace(fs, 0)
 	root := b.ns.Root()
 	b.fs = vfs.NewFSContext(root, root, 0)
 	root.DecRef()
-	return nil
 }
 
 // tmpfs makes a tmpfs that is charged to the container.
