@@ -123,6 +123,7 @@ func (tg *ThreadGroup) Faults() (minor, major int64) {
 // Rusage is getrusage(2) for who, RUSAGE_SELF, RUSAGE_CHILDREN or
 // RUSAGE_THREAD: EINVAL. Own.
 func (t *Task) Rusage(who int32) (unix.Rusage, error) {
+	peak := int64(t.peakRSS())
 	t.k.mu.Lock()
 	defer t.k.mu.Unlock()
 	var u usage
@@ -136,8 +137,8 @@ func (t *Task) Rusage(who int32) (unix.Rusage, error) {
 	default:
 		return unix.Rusage{}, unix.EINVAL
 	}
-	if who != unix.RUSAGE_CHILDREN && t.mm != nil {
-		u.maxRSS = max(u.maxRSS, int64(t.peakRSS()))
+	if who != unix.RUSAGE_CHILDREN {
+		u.maxRSS = max(u.maxRSS, peak)
 	}
 	return u.Rusage(), nil
 }
