@@ -83,13 +83,6 @@ func (c *fdCache) useLocked(h *handle) {
 	}
 }
 
-// incRef takes another reference; the caller holds one.
-func (c *fdCache) incRef(h *handle) {
-	c.mu.Lock()
-	h.refs++
-	c.mu.Unlock()
-}
-
 // add takes over fd and returns a reference to the handle of i for it. If i
 // got one in the meantime, fd is closed.
 func (c *fdCache) add(i *inode, k kind, fd int, writeOnly bool) *handle {

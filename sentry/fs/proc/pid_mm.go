@@ -204,7 +204,7 @@ func (n memNode) Open(c vfs.Caller, flags uint32) (vfs.FileOps, error) {
 	if !mayRead(c, n.process) {
 		return nil, unix.EACCES
 	}
-	return memFile{n.process}, nil
+	return memFile(n), nil
 }
 
 // memFile is an open /proc/PID/mem.
