@@ -255,7 +255,7 @@ func loadSegment(m *mm.MM, file mem.Mappable, p *phdr, bias uint64) error {
 			return unix.EINVAL // the file offset does not fit the address
 		}
 		_, err := m.MMap(mm.MMapOpts{
-			Addr: addr - skew, Len: p.filesz + skew, Prot: prot, Fixed: true, File: file, Off: p.off - skew,
+			Addr: addr - skew, Len: p.filesz + skew, Prot: prot, Fixed: true, File: file, Off: p.off - skew, Stable: true,
 		})
 		if err != nil {
 			return err

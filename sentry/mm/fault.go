@@ -325,11 +325,12 @@ func (mm *MM) breakCOWLocked(s *vmaSeg, p *pageSeg, addr uint64) error {
 	return mm.replaceLocked(s.V, from, to)
 }
 
-// copyPagesLocked gives a private file mapping its own copy of pages around
-// addr, which are in run p.
+// copyPagesLocked gives a private file mapping its own copy of the page at
+// addr, in run p. Pages that the program did not write follow changes of the
+// file; only where none are expected, its neighbours are copied too.
 func (mm *MM) copyPagesLocked(s *vmaSeg, p *pageSeg, addr uint64) error {
 	size := uint64(aheadMin)
-	if mm.acct != nil && mm.acct.Room() < 8*size {
+	if !s.V.stable || mm.acct != nil && mm.acct.Room() < 8*size {
 		size = pageSize
 	}
 	lo := max(p.Start, s.Start, addr&^(size-1))

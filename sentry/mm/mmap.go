@@ -26,7 +26,10 @@ type MMapOpts struct {
 	// Privileged: RLIMIT_MEMLOCK does not hold.
 	Privileged bool
 	Populate   bool
-	Special    bool // not to be merged, moved or resized: vdso, vvar
+	// Stable: the file is a program or library, which is not written to
+	// (MAP_DENYWRITE): a write to a private page may copy its neighbours too.
+	Stable  bool
+	Special bool // not to be merged, moved or resized: vdso, vvar
 
 	// File is nil for anonymous memory. MMap takes its own reference.
 	File mem.Mappable
@@ -71,7 +74,7 @@ func (mm *MM) MMap(o MMapOpts) (uint64, error) {
 	mm.mu.RUnlock()
 	v := &vma{
 		prot: o.Prot, maxProt: o.MaxProt, shared: o.Shared, grows: o.GrowsDown, nores: o.NoReserve,
-		special: o.Special, file: o.File, off: o.Off, name: o.Name, lock: future,
+		special: o.Special, stable: o.Stable, file: o.File, off: o.Off, name: o.Name, lock: future,
 	}
 	if o.Locked {
 		v.lock = lockPopulate

@@ -32,6 +32,7 @@ type vma struct {
 	noDump  bool
 	lock    lockMode
 	special bool // not to be moved or merged: vdso, vvar
+	stable  bool // see MMapOpts
 
 	file mem.Mappable // nil for private anonymous memory
 	obj  any          // mem.MapObject(file)
@@ -49,7 +50,7 @@ type vmaSeg = segset.Seg[*vma]
 func (v *vma) sameAs(o *vma) bool {
 	return v.prot == o.prot && v.maxProt == o.maxProt && v.shared == o.shared && v.grows == o.grows &&
 		v.nores == o.nores && v.noFork == o.noFork && v.wipe == o.wipe && v.noDump == o.noDump &&
-		v.lock == o.lock && !v.special && !o.special && v.file == o.file && v.name == o.name
+		v.lock == o.lock && v.stable == o.stable && !v.special && !o.special && v.file == o.file && v.name == o.name
 }
 
 // splitVMA is the Split function of mm.vmas: each part has its own reference

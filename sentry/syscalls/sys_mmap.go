@@ -37,6 +37,7 @@ func sysMmap(t *kernel.Task, a Args) (uintptr, error) {
 		GrowsDown: flags&unix.MAP_GROWSDOWN != 0,
 		NoReserve: flags&unix.MAP_NORESERVE != 0,
 		Locked:    flags&unix.MAP_LOCKED != 0,
+		Stable:    flags&unix.MAP_DENYWRITE != 0, // ld.so says so of libraries
 		Populate:  flags&(unix.MAP_POPULATE|unix.MAP_NONBLOCK) == unix.MAP_POPULATE,
 	}
 	if o.Off&pageMask != 0 { // sys_mmap of arch/x86/kernel/sys_x86_64.c
