@@ -2,6 +2,7 @@ package systrap
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,21 @@ type fpLayout struct {
 	mxcsrMask uint32
 }
 
+// component is where a signal frame has one part of the state.
+type component struct{ off, size uint32 }
+
+// components asks the processor once: under a hypervisor each CPUID takes
+// tens of microseconds.
+var components = sync.OnceValue(func() *[64]component {
+	t := new([64]component)
+	for i := uint32(2); i < 64; i++ {
+		if featureUser>>i&1 != 0 {
+			t[i].size, t[i].off, _, _ = cpuid(0xd, i)
+		}
+	}
+	return t
+})
+
 func hostFPLayout() fpLayout {
 	l := fpLayout{features: xcr0() & featureUser, size: fxSize, mxcsrMask: 0xffff}
 	if l.features == 0 {
@@ -39,8 +55,8 @@ func hostFPLayout() fpLayout {
 	l.size = fxSize + xhdrSize
 	for i := uint32(2); i < 64; i++ {
 		if l.features>>i&1 != 0 {
-			size, off, _, _ := cpuid(0xd, i)
-			l.size = max(l.size, int(off+size))
+			c := components()[i]
+			l.size = max(l.size, int(c.off+c.size))
 		}
 	}
 	return l
@@ -96,7 +112,7 @@ func (l fpLayout) check(fp []byte) ([]byte, error) {
 			if bv>>i&1 == 0 {
 				continue
 			}
-			n, off, _, _ := cpuid(0xd, i)
+			off, n := components()[i].off, components()[i].size
 			if int(off+n) > size {
 				return nil, unix.EINVAL
 			}
