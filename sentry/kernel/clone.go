@@ -8,6 +8,7 @@ import (
 	"runsc/pkg/waitq"
 	"runsc/sentry/errs"
 	"runsc/sentry/mm"
+	"runsc/sentry/platform"
 	"runsc/sentry/vfs"
 )
 
@@ -150,8 +151,14 @@ func (t *Task) newChild(a *CloneArgs) (*Task, error) {
 	if f&unix.CLONE_VM != 0 {
 		t.mm.IncUsers()
 		c.mm = t.mm
-	} else if c.mm, err = t.mm.Fork(c.tg.limit); err != nil {
-		return nil, err
+	} else {
+		if c.mm, err = t.mm.Fork(c.tg.limit); err != nil {
+			return nil, err
+		}
+		// What the child touches first.
+		c.mm.Hint(c.regs.Rip, platform.Exec)
+		c.mm.Hint(c.regs.Rsp, platform.Write)
+		c.mm.Hint(c.regs.FsBase, platform.Write)
 	}
 	c.files = shared(f&unix.CLONE_FILES != 0, t.files, t.files.Fork)
 	c.fs = shared(f&unix.CLONE_FS != 0, t.fs, t.fs.Fork)

@@ -6,12 +6,13 @@ import (
 )
 
 func TestZZMemory(t *testing.T) {
-	b, err := os.ReadFile("/tmp/memory/memguest")
+	b, err := os.ReadFile("/tmp/memory/bench")
 	if err != nil {
 		t.Skip(err)
 	}
 	r := newRig(t, 0, nil)
-	r.write("/bin/mem", b, 0o755)
-	out, code := r.run("/bin/mem", "64")
+	r.write("/bin/bench", b, 0o755)
+	r.patience = 60e9
+	out, code := r.run("/bin/bench", "fork+exec+wait", "fork+wait")
 	t.Log(out, code)
 }
