@@ -27,7 +27,9 @@ func (d *dir) Lookup(c vfs.Caller, name string) (vfs.Inode, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.fs.inode(d.inode, name, stx), nil
+	o := d.fs.inode(d.inode, name, stx)
+	o.base().seen(c)
+	return o, nil
 }
 
 // Revalidate implements vfs.Revalidator.
@@ -57,6 +59,7 @@ func (d *dir) Revalidate(c vfs.Caller, name string, child vfs.Inode) (bool, erro
 		return false, nil
 	}
 	o.base().update(stx)
+	o.base().seen(c)
 	return true, nil
 }
 

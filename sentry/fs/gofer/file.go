@@ -28,6 +28,9 @@ func (r *regular) Open(c vfs.Caller, _ *vfs.Dentry, flags uint32) (vfs.FileOps, 
 	if err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	r.seenBy = nil // an fstat later asks again
+	r.mu.Unlock()
 	return newRegularFile(r.inode, h, flags), nil
 }
 

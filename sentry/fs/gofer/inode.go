@@ -3,9 +3,11 @@ package gofer
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/waitq"
 	"runsc/sentry/mem"
 	"runsc/sentry/vfs"
 )
@@ -46,9 +48,13 @@ type inode struct {
 	pinned *handle // holds a file that lost its name
 	// guest is the last known attributes, current if fresh is set. Dev and
 	// Ino never change. changes counts the operations that made it stale.
-	guest       vfs.Stat
-	fresh       bool
-	changes     uint64
+	guest   vfs.Stat
+	fresh   bool
+	changes uint64
+	// seenBy is the caller, by its waiter, whose walk has just read guest
+	// from a shared mount, at seenAt: its next stat need not ask again.
+	seenBy      *waitq.Waiter
+	seenAt      time.Time
 	writeMapped int // shared writable mappings
 	mappings    []mapping
 	dead        bool // out of Filesystem.inodes

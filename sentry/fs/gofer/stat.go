@@ -1,6 +1,8 @@
 package gofer
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"runsc/sentry/vfs"
@@ -13,7 +15,7 @@ const hiddenAttributes = unix.STATX_ATTR_MOUNT_ROOT | unix.STATX_ATTR_AUTOMOUNT
 // of the walk that led here are good enough.
 func (i *inode) Stat(c vfs.Caller, mask uint32) (vfs.Stat, error) {
 	i.mu.Lock()
-	if mask == 0 || i.fs.exclusive && i.fresh && i.writeMapped == 0 {
+	if mask == 0 || i.fs.exclusive && i.fresh && i.writeMapped == 0 || i.justSeenLocked(c) {
 		st := i.guest
 		i.mu.Unlock()
 		return st, nil
@@ -25,6 +27,31 @@ func (i *inode) Stat(c vfs.Caller, mask uint32) (vfs.Stat, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.guest, nil
+}
+
+// justSeen is how old attributes of a shared mount may be when the call whose
+// walk has read them uses them: shorter than it takes anybody outside to
+// change a file and tell the guest.
+const justSeen = 20 * time.Microsecond
+
+// seen marks the attributes as read by a walk of c.
+func (i *inode) seen(c vfs.Caller) {
+	if c == nil || i.fs.exclusive {
+		return
+	}
+	i.mu.Lock()
+	i.seenBy, i.seenAt = c.Waiter(), time.Now()
+	i.mu.Unlock()
+}
+
+// justSeenLocked tells, once, whether c's walk has just read the attributes.
+func (i *inode) justSeenLocked(c vfs.Caller) bool {
+	if i.seenBy == nil || c == nil {
+		return false
+	}
+	ok := i.seenBy == c.Waiter() && time.Since(i.seenAt) < justSeen
+	i.seenBy = nil
+	return ok
 }
 
 // refresh asks the host for the attributes.
@@ -63,6 +90,7 @@ func (i *inode) update(stx *unix.Statx_t) {
 func (i *inode) stale() {
 	i.mu.Lock()
 	i.fresh = false
+	i.seenBy = nil
 	i.changes++
 	i.mu.Unlock()
 }
