@@ -17,6 +17,9 @@ const (
 	Anonymous Kind = iota
 	Tmpfs
 	PageCache
+	// Kernel is no kind of frames: memory of the Sentry's own that a guest
+	// can make grow, such as inodes (Charge).
+	Kernel
 	numKinds
 )
 
@@ -71,6 +74,19 @@ func (a *Account) ResetPeak() { a.peak.Store(a.total.Load()) }
 
 // Failures counts the allocations that the limit refused.
 func (a *Account) Failures() uint64 { return a.fails.Load() }
+
+// Charge adds n bytes that are not frames, for kind Kernel. The error is
+// ErrLimit.
+func (a *Account) Charge(n uint64) error {
+	if err := a.charge(n, Kernel); err != nil {
+		a.limitHit(n)
+		return err
+	}
+	return nil
+}
+
+// Uncharge undoes Charge.
+func (a *Account) Uncharge(n uint64) { a.uncharge(n, Kernel) }
 
 // Room returns how many bytes may be allocated before the limit is reached.
 func (a *Account) Room() uint64 {

@@ -141,3 +141,21 @@ func BenchmarkFindUsr(b *testing.B) {
 		b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(n), "ns/entry")
 	}
 }
+
+func BenchmarkUpper(b *testing.B) {
+	top := overHost(b, b.TempDir())
+	top.mkdir("/tmp")
+	top.write("/tmp/f", "x")
+	b.Run("open", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			top.open("/tmp/f", unix.O_RDONLY).DecRef()
+		}
+	})
+	b.Run("stat", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			top.stat("/tmp/f")
+		}
+	})
+}

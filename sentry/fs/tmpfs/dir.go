@@ -100,9 +100,14 @@ func (d *dir) Lookup(_ vfs.Caller, name string) (vfs.Inode, error) {
 // add enters a new inode, which has its reference for the caller already.
 func (d *dir) add(c vfs.Caller, name string, n node) error {
 	i := n.base()
+	if err := d.fs.chargeKernel(nameCost); err != nil {
+		put(n)
+		return err
+	}
 	d.fs.treeMu.Lock()
 	if d.removed || d.entries[name] != nil {
 		d.fs.treeMu.Unlock()
+		d.fs.unchargeKernel(nameCost)
 		put(n)
 		if d.removed {
 			return unix.ENOENT
@@ -201,17 +206,23 @@ func (d *dir) Link(c vfs.Caller, name string, target vfs.Inode) error {
 		return unix.EPERM
 	}
 	i := n.base()
+	if err := d.fs.chargeKernel(nameCost); err != nil {
+		return err
+	}
 	d.fs.treeMu.Lock()
+	var err error
 	switch {
 	case d.removed:
-		d.fs.treeMu.Unlock()
-		return unix.ENOENT
+		err = unix.ENOENT
 	case d.entries[name] != nil:
-		d.fs.treeMu.Unlock()
-		return unix.EEXIST
+		err = unix.EEXIST
 	case i.nlink >= maxLinks:
+		err = unix.EMLINK
+	}
+	if err != nil {
 		d.fs.treeMu.Unlock()
-		return unix.EMLINK
+		d.fs.unchargeKernel(nameCost)
+		return err
 	}
 	i.nlink++
 	d.insertLocked(name, n)
@@ -249,6 +260,7 @@ func (d *dir) Unlink(c vfs.Caller, name string, child vfs.Inode) error {
 	i.nlink--
 	last := i.nlink == 0
 	d.fs.treeMu.Unlock()
+	d.fs.unchargeKernel(nameCost)
 	now := vfs.TimespecOf(c.RealTime())
 	i.touch(now, false)
 	d.touch(now, true)
@@ -281,6 +293,7 @@ func (d *dir) Rmdir(c vfs.Caller, name string, child vfs.Inode) error {
 	sub.removeLocked()
 	d.nlink--
 	d.fs.treeMu.Unlock()
+	d.fs.unchargeKernel(nameCost)
 	now := vfs.TimespecOf(c.RealTime())
 	sub.touch(now, false)
 	d.touch(now, true)
@@ -307,6 +320,10 @@ func (d *dir) Rename(c vfs.Caller, name string, child vfs.Inode, newDir vfs.Dir,
 			return err
 		}
 		cr := c.Cred()
+		if err := d.fs.chargeKernel(nameCost); err != nil {
+			d.fs.unchargeKernel(inodeCost)
+			return err
+		}
 		whiteout = d.fs.newSpecial(c, vfs.CreateAttr{Mode: unix.S_IFCHR, UID: cr.FSUID, GID: cr.FSGID}, 0)
 	}
 	d.fs.treeMu.Lock()
@@ -318,6 +335,9 @@ func (d *dir) Rename(c vfs.Caller, name string, child vfs.Inode, newDir vfs.Dir,
 	d.fs.treeMu.Unlock()
 	if whiteout != nil {
 		put(whiteout)
+		if err != nil {
+			d.fs.unchargeKernel(nameCost)
+		}
 	}
 	if err != nil {
 		return err
@@ -378,6 +398,7 @@ func (d *dir) replaceLocked(src, dst *entry) (node, error) {
 		return nil, unix.ENOTEMPTY
 	}
 	d.deleteLocked(dst)
+	d.fs.unchargeKernel(nameCost)
 	if dstDir {
 		sub.removeLocked()
 		d.nlink--
@@ -402,6 +423,7 @@ func moveDir(n node, from, to *dir) {
 // dropTreeLocked removes everything below d and returns what lost its last
 // name.
 func (d *dir) dropTreeLocked(gone []node) []node {
+	d.fs.unchargeKernel(nameCost * len(d.entries))
 	for _, e := range d.entries {
 		i := e.child.base()
 		if sub, ok := e.child.(*dir); ok {

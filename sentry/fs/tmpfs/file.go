@@ -43,6 +43,9 @@ func (fs *FS) newFile(c vfs.Caller, a vfs.CreateAttr) *file {
 // NewMemfd returns a file without a name, with no seals, for memfd_create(2).
 func (fs *FS) NewMemfd(c vfs.Caller, mode uint32) vfs.Inode {
 	cr := c.Cred()
+	if fs.acct != nil {
+		_ = fs.acct.Charge(inodeCost) // a descriptor's worth
+	}
 	f := fs.newFile(c, vfs.CreateAttr{Mode: unix.S_IFREG | mode&0o7777, UID: cr.FSUID, GID: cr.FSGID})
 	f.seals.Store(0)
 	return f

@@ -90,6 +90,9 @@ func New(c vfs.Caller, cfg Config) *FS {
 	fs.opts.Store(&s)
 	fs.root = &dir{}
 	a := vfs.CreateAttr{Mode: unix.S_IFDIR | cfg.Mode&0o7777, UID: cfg.UID, GID: cfg.GID}
+	if fs.acct != nil {
+		_ = fs.acct.Charge(inodeCost) // a root there must be
+	}
 	fs.initInode(&fs.root.inode, c, a)
 	fs.root.nlink = 2
 	return fs
@@ -247,6 +250,26 @@ func (fs *FS) Release() {
 		i.base().lost(i)
 	}
 	fs.root.DecRef()
+}
+
+// What an inode and a name cost the Sentry, about: charged, so that a guest
+// with a memory limit cannot fill the Sentry with empty files.
+const (
+	inodeCost = 512
+	nameCost  = 256
+)
+
+func (fs *FS) chargeKernel(n int) error {
+	if fs.acct == nil || n <= 0 {
+		return nil
+	}
+	return fs.acct.Charge(uint64(n))
+}
+
+func (fs *FS) unchargeKernel(n int) {
+	if fs.acct != nil && n > 0 {
+		fs.acct.Uncharge(uint64(n))
+	}
 }
 
 // charge reserves n pages of the file system's size.

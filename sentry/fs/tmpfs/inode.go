@@ -51,13 +51,13 @@ func (fs *FS) initInode(i *inode, c vfs.Caller, a vfs.CreateAttr) {
 	inodeKind.Born()
 }
 
-// roomForInode is ENOSPC when nr_inodes are in use. Racing creations may
-// overshoot by as many as they are.
+// roomForInode pays for an inode; it is ENOSPC when nr_inodes are in use.
+// Racing creations may overshoot by as many as they are.
 func (fs *FS) roomForInode() error {
 	if limit := fs.maxInodes.Load(); limit > 0 && fs.inodes.Load() >= limit {
 		return unix.ENOSPC
 	}
-	return nil
+	return fs.chargeKernel(inodeCost)
 }
 
 func (i *inode) base() *inode { return i }
@@ -91,11 +91,13 @@ func (i *inode) release(n node) {
 	i.mu.Lock()
 	freed := i.freed
 	i.freed = true
-	i.xattrs = nil
+	cost := inodeCost + i.xattrBytes
+	i.xattrs, i.xattrBytes = nil, 0
 	i.mu.Unlock()
 	if freed {
 		return
 	}
+	i.fs.unchargeKernel(cost)
 	n.free()
 	i.fs.inodes.Add(-1)
 	inodeKind.Died()
@@ -134,6 +136,7 @@ func (i *inode) dropCapsLocked() {
 	if v, ok := i.xattrs[name]; ok {
 		delete(i.xattrs, name)
 		i.xattrBytes -= len(name) + len(v)
+		i.fs.unchargeKernel(len(name) + len(v))
 	}
 }
 
@@ -197,6 +200,10 @@ func (i *inode) Setxattr(c vfs.Caller, name string, value []byte, flags uint32) 
 	if size > maxXattrBytes {
 		return unix.ENOSPC
 	}
+	if err := i.fs.chargeKernel(size - i.xattrBytes); err != nil {
+		return err
+	}
+	i.fs.unchargeKernel(i.xattrBytes - size)
 	if i.xattrs == nil {
 		i.xattrs = make(map[string][]byte)
 	}
@@ -234,6 +241,7 @@ func (i *inode) Removexattr(c vfs.Caller, name string) error {
 	}
 	delete(i.xattrs, name)
 	i.xattrBytes -= len(name) + len(v)
+	i.fs.unchargeKernel(len(name) + len(v))
 	i.ctime = vfs.TimespecOf(c.RealTime())
 	return nil
 }
