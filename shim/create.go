@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -168,23 +169,25 @@ func (s *service) create(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *
 		init:        newProcess("", stdioNames{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}),
 		execs:       map[string]*process{},
 	}
+	watch := newStopwatch("id", c.id)
+	// While an early sandbox starts. Delete needs no record of it.
+	if err := mountRootfs(r, &undo); err != nil {
+		return nil, err
+	}
+	watch.lap("mount")
 	if err := s.placeContainer(c, spec, conf, &undo); err != nil {
 		return nil, err
 	}
-	if err := c.mountRootfs(r, rootPath(r.Bundle, spec), &undo); err != nil {
-		return nil, err
-	}
+	watch.lap("sandbox")
 	if c.init.io, err = openStdio(c.init.names, c.id, s.namespace); err != nil {
 		return nil, err
 	}
 	undo.add(c.init.io.close)
-	if err := c.sb.ready(ctx); err != nil {
-		return nil, err
-	}
 	c.init.pid = c.sb.proc.Pid
-	if err := c.load(ctx, raw, spec, conf, &undo); err != nil {
+	if err := c.load(ctx, raw, spec, conf, &undo, watch); err != nil {
 		return nil, err
 	}
+	watch.log("created")
 	s.mu.Lock()
 	s.containers[c.id] = c
 	s.mu.Unlock()
@@ -351,8 +354,11 @@ func (sb *sandbox) checkNetwork(spec *specs.Spec) error {
 	return nil
 }
 
+// rootfsOf is where containerd wants a bundle's root file system mounted.
+func rootfsOf(bundle string) string { return filepath.Join(bundle, "rootfs") }
+
 // mountRootfs mounts what containerd asks for onto the bundle's rootfs.
-func (c *container) mountRootfs(r *taskapi.CreateTaskRequest, rootfs string, undo *undoList) error {
+func mountRootfs(r *taskapi.CreateTaskRequest, undo *undoList) error {
 	if len(r.Rootfs) == 0 {
 		return nil
 	}
@@ -360,9 +366,7 @@ func (c *container) mountRootfs(r *taskapi.CreateTaskRequest, rootfs string, und
 	for _, m := range r.Rootfs {
 		mounts = append(mounts, mount.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
 	}
-	if err := c.writeRecord(func(rec *record) { rec.Rootfs = rootfs }); err != nil {
-		return err
-	}
+	rootfs := rootfsOf(r.Bundle)
 	undo.add(func() { mount.UnmountRecursive(rootfs, 0) })
 	if err := os.MkdirAll(rootfs, 0o711); err != nil {
 		return err
@@ -375,7 +379,7 @@ func (c *container) mountRootfs(r *taskapi.CreateTaskRequest, rootfs string, und
 
 // load gives the container to the gofer and to the Sentry, and runs the hooks
 // that come before its start.
-func (c *container) load(ctx context.Context, raw json.RawMessage, spec *specs.Spec, conf *config, undo *undoList) error {
+func (c *container) load(ctx context.Context, raw json.RawMessage, spec *specs.Spec, conf *config, undo *undoList, watch *stopwatch) error {
 	req := &controlapi.CreateContainerRequest{
 		ID:        c.id,
 		SandboxID: c.svc.group,
@@ -394,6 +398,7 @@ func (c *container) load(ctx context.Context, raw json.RawMessage, spec *specs.S
 		return err
 	}
 	req.Stdio = files.addStdio(c.init.io)
+	watch.lap("gofer")
 
 	state := hookState(c.id, c.bundle, c.init.pid, specs.StateCreating, c.annotations)
 	if h := c.hooks; h != nil {
@@ -405,12 +410,17 @@ func (c *container) load(ctx context.Context, raw json.RawMessage, spec *specs.S
 			return err
 		}
 	}
+	if err := c.sb.ready(ctx); err != nil {
+		return err
+	}
+	watch.lap("boot")
 	// The Sentry may have taken the container even if the answer is lost.
 	undo.add(func() { c.sb.client.DestroyContainer(context.Background(), c.id) })
 	_, zygote, err := c.sb.client.CreateContainer(ctx, req, files.all)
 	if err != nil {
 		return fmt.Errorf("create the container in the sandbox: %w", fromSentry(err))
 	}
+	watch.lap("sentry")
 	c.init.io.sent()
 	if zygote == nil {
 		return nil

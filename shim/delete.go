@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
@@ -41,7 +40,7 @@ func remove(f *flags) error {
 	case errors.Is(err, os.ErrNotExist):
 		// Create did not get far, or the sandbox API made the bundle: nothing
 		// but a mount can be there.
-		err = unmountRootfs(filepath.Join(bundle, "rootfs"))
+		err = unmountRootfs(bundle)
 	case err != nil:
 	case rec.Clean:
 	default:
@@ -84,9 +83,7 @@ func clean(f *flags, bundle string, rec *record) error {
 		// All of the group: the sandbox's pid namespace dies with its init.
 		errs = append(errs, rec.Sandbox.kill(waitForKill), rec.Gofer.kill(waitForKill))
 	}
-	if rec.Rootfs != "" {
-		errs = append(errs, unmountRootfs(rec.Rootfs))
-	}
+	errs = append(errs, unmountRootfs(bundle))
 	if rec.OwnsCgroup && rec.Cgroup != "" {
 		errs = append(errs, removeCgroup(rec.Cgroup))
 	}
@@ -110,7 +107,8 @@ func askToDelete(rec *record) error {
 	return err
 }
 
-func unmountRootfs(path string) error {
+func unmountRootfs(bundle string) error {
+	path := rootfsOf(bundle)
 	if err := mount.UnmountRecursive(path, 0); err != nil {
 		return fmt.Errorf("unmount %s: %w", path, err)
 	}

@@ -223,9 +223,7 @@ func (s *service) release(ctx context.Context, c *container) {
 	}
 	// The Sentry's ends of the pipes are closed now.
 	closeIO(c.init.io)
-	if c.rec.Rootfs != "" {
-		note("root file system", mount.UnmountRecursive(c.rec.Rootfs, 0))
-	}
+	note("root file system", mount.UnmountRecursive(rootfsOf(c.bundle), 0))
 	note("cgroup", c.cgroup.Delete())
 	if c.hooks != nil {
 		state := hookState(c.id, c.bundle, 0, specs.StateStopped, c.annotations)

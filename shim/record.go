@@ -41,8 +41,6 @@ type record struct {
 	// Cgroup is removed with the container if OwnsCgroup is set.
 	Cgroup     string `json:"cgroup,omitempty"`
 	OwnsCgroup bool   `json:"ownsCgroup,omitempty"`
-	// Rootfs is where the daemon mounted the root file system.
-	Rootfs string `json:"rootfs,omitempty"`
 	// Clean is set by the daemon's own Delete: nothing is left to undo.
 	Clean bool `json:"clean,omitempty"`
 }

@@ -113,96 +113,126 @@ type sandboxArgs struct {
 	started func(sandbox, gofer hostProcess) error
 }
 
+// channels are the descriptors between a new sandbox, its gofer and the shim.
+type channels struct {
+	control, controlFar *os.File // shim and Sentry
+	files, filesFar     *os.File // shim and gofer
+	sentry, gofer       *os.File // Sentry and gofer
+	config, configFar   *os.File // shim and Sentry, one way
+}
+
+func newChannels() (_ *channels, err error) {
+	c := &channels{}
+	defer func() {
+		if err != nil {
+			c.closeFar()
+			c.closeNear()
+		}
+	}()
+	if c.control, c.controlFar, err = socketpair(unix.SOCK_STREAM); err != nil {
+		return nil, err
+	}
+	if c.files, c.filesFar, err = socketpair(unix.SOCK_SEQPACKET); err != nil {
+		return nil, err
+	}
+	if c.sentry, c.gofer, err = socketpair(unix.SOCK_SEQPACKET); err != nil {
+		return nil, err
+	}
+	c.configFar, c.config, err = os.Pipe()
+	return c, err
+}
+
+// closeFar closes what the children have.
+func (c *channels) closeFar() {
+	for _, f := range []*os.File{c.controlFar, c.filesFar, c.sentry, c.gofer, c.configFar} {
+		f.Close()
+	}
+}
+
+func (c *channels) closeNear() {
+	for _, f := range []*os.File{c.control, c.files, c.config} {
+		f.Close()
+	}
+}
+
 // startSandbox starts a sandbox and its gofer, in their cgroup. It does not
 // wait for the Sentry to boot.
 func startSandbox(a sandboxArgs) (_ *sandbox, err error) {
-	var undo []func()
+	var undo undoList
 	defer func() {
 		if err != nil {
-			for i := len(undo) - 1; i >= 0; i-- {
-				undo[i]()
-			}
+			undo.run()
 		}
 	}()
+	watch := newStopwatch("id", a.id)
+	defer func() { watch.log("sandbox started") }()
 	sb := &sandbox{id: a.id, net: a.net, conf: a.conf, hello: make(chan struct{}), done: make(chan struct{})}
+	bootConfig, err := a.bootConfig()
+	if err != nil {
+		return nil, err
+	}
+	ch, err := newChannels()
+	if err != nil {
+		return nil, err
+	}
+	defer ch.closeFar()
+	undo.add(ch.closeNear)
 
-	ctlOurs, ctlTheirs, err := socketpair(unix.SOCK_STREAM)
+	// The cgroup is made meanwhile; it is removed after the processes' end.
+	made := make(chan error, 1)
+	go func() {
+		var err error
+		sb.cgroup, err = hostcgroup.New(a.cgroup, a.resources)
+		made <- err
+	}()
+	undo.add(func() {
+		if sb.cgroup != nil {
+			sb.cgroup.Delete()
+		}
+	})
+	// Both processes start at once; the Sentry waits for its config, the gofer
+	// for its first mount.
+	cmd, gcmd := sandboxCommand(a.id, !a.net.host && a.net.path == ""), goferCommand()
+	if sb.proc, err = startChild(cmd, "sandbox", a.net.path, ch.controlFar, ch.configFar, nil, ch.sentry); err == nil {
+		undo.add(func() { cmd.Process.Kill(); cmd.Wait() })
+		watch.lap("spawn sandbox")
+		if sb.gofer, err = startChild(gcmd, "gofer", "", ch.filesFar, ch.gofer, nil); err == nil {
+			undo.add(func() { gcmd.Process.Kill(); gcmd.Wait() })
+			watch.lap("spawn gofer")
+		}
+	}
+	if merr := <-made; merr != nil && err == nil {
+		err = fmt.Errorf("cgroup %s: %w", a.cgroup, merr)
+	}
 	if err != nil {
 		return nil, err
-	}
-	defer ctlTheirs.Close()
-	goferOurs, goferTheirs, err := socketpair(unix.SOCK_SEQPACKET)
-	if err != nil {
-		ctlOurs.Close()
-		return nil, err
-	}
-	defer goferTheirs.Close()
-	undo = append(undo, func() { ctlOurs.Close(); goferOurs.Close() })
-	sentryEnd, goferEnd, err := socketpair(unix.SOCK_SEQPACKET)
-	if err != nil {
-		return nil, err
-	}
-	defer sentryEnd.Close()
-	defer goferEnd.Close()
-	confR, confW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer confR.Close()
-	defer confW.Close()
-
-	// Both start at once; the Sentry waits for its config, the gofer for its
-	// first mount.
-	cmd := sandboxCommand(a.id, !a.net.host && a.net.path == "")
-	sbLog, err := withLog(cmd, "sentry", ctlTheirs, confR, nil, sentryEnd)
-	if err != nil {
-		return nil, err
-	}
-	defer sbLog.Close()
-	if err := spawns.start(cmd, a.net.path); err != nil {
-		return nil, fmt.Errorf("start the sandbox: %w", err)
-	}
-	undo = append(undo, func() { cmd.Process.Kill(); cmd.Wait() })
-	if sb.proc, err = identify(cmd.Process.Pid); err != nil {
-		return nil, fmt.Errorf("the sandbox ended at once: %w", err)
-	}
-	gcmd := goferCommand()
-	gLog, err := withLog(gcmd, "gofer", goferTheirs, goferEnd, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer gLog.Close()
-	if err := spawns.start(gcmd, ""); err != nil {
-		return nil, fmt.Errorf("start the gofer: %w", err)
-	}
-	undo = append(undo, func() { gcmd.Process.Kill(); gcmd.Wait() })
-	if sb.gofer, err = identify(gcmd.Process.Pid); err != nil {
-		return nil, fmt.Errorf("the gofer ended at once: %w", err)
 	}
 	if err := a.started(sb.proc, sb.gofer); err != nil {
 		return nil, err
-	}
-
-	// Into the cgroup before anything is charged or forked.
-	if sb.cgroup, err = hostcgroup.New(a.cgroup, a.resources); err != nil {
-		return nil, fmt.Errorf("cgroup %s: %w", a.cgroup, err)
-	}
-	undo = append(undo, func() { sb.cgroup.Delete() })
-	for _, pid := range []int{sb.proc.Pid, sb.gofer.Pid} {
-		if err := sb.cgroup.Add(pid); err != nil {
-			return nil, fmt.Errorf("cgroup %s: %w", a.cgroup, err)
-		}
 	}
 	if a.oomScore != nil {
 		if err := setOOMScore(sb.proc.Pid, *a.oomScore); err != nil {
 			return nil, fmt.Errorf("process.oomScoreAdj: %w", err)
 		}
 	}
-
-	if sb.files, err = fsproto.NewGoferClient(goferOurs); err != nil {
+	// The Sentry boots in its cgroup, or what it allocates and clones would be
+	// in ours; the gofer can follow.
+	if err := sb.cgroup.Add(sb.proc.Pid); err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", a.cgroup, err)
+	}
+	watch.lap("enter cgroup")
+	if _, err := ch.config.Write(bootConfig); err != nil {
+		return nil, fmt.Errorf("boot config: %w", err)
+	}
+	ch.config.Close()
+	if err := sb.cgroup.Add(sb.gofer.Pid); err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", a.cgroup, err)
+	}
+	watch.lap("gofer enters")
+	if sb.files, err = fsproto.NewGoferClient(ch.files); err != nil {
 		return nil, fmt.Errorf("gofer: %w", err)
 	}
-	if sb.client, err = controlapi.NewClient(ctlOurs, notesAdapter{sb, a.owner}); err != nil {
+	if sb.client, err = controlapi.NewClient(ch.control, notesAdapter{sb, a.owner}); err != nil {
 		return nil, err
 	}
 	// os.Process knows whether it was reaped: a reused pid is not hit.
@@ -210,11 +240,17 @@ func startSandbox(a sandboxArgs) (_ *sandbox, err error) {
 		cmd.Process.Kill()
 		gcmd.Process.Kill()
 	}
+	go sb.watch(cmd, gcmd)
+	return sb, nil
+}
+
+// bootConfig returns what the Sentry reads first.
+func (a *sandboxArgs) bootConfig() ([]byte, error) {
 	options, err := a.conf.sentryOptions()
 	if err != nil {
 		return nil, err
 	}
-	conf, err := json.Marshal(controlapi.BootConfig{
+	return json.Marshal(controlapi.BootConfig{
 		Version:     controlapi.Version,
 		SandboxID:   a.id,
 		NumCPUs:     a.conf.NumCPUs,
@@ -222,14 +258,26 @@ func startSandbox(a sandboxArgs) (_ *sandbox, err error) {
 		HostNetwork: a.net.host,
 		Options:     options,
 	})
+}
+
+// startChild starts a sandbox or gofer process with its descriptors from 3 on;
+// nil stands for its log.
+func startChild(cmd *exec.Cmd, name, netns string, files ...*os.File) (hostProcess, error) {
+	log, err := withLog(cmd, name, files...)
 	if err != nil {
-		return nil, err
+		return hostProcess{}, err
 	}
-	if _, err := confW.Write(conf); err != nil {
-		return nil, fmt.Errorf("boot config: %w", err)
+	defer log.Close()
+	if err := spawns.start(cmd, netns); err != nil {
+		return hostProcess{}, fmt.Errorf("start the %s: %w", name, err)
 	}
-	go sb.watch(cmd, gcmd)
-	return sb, nil
+	p, err := identify(cmd.Process.Pid)
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return hostProcess{}, fmt.Errorf("the %s ended at once: %w", name, err)
+	}
+	return p, nil
 }
 
 // withLog gives a command its descriptors from 3 on, with a log pipe in the
