@@ -35,7 +35,7 @@ func demo() (err error) {
 		return err
 	}
 	defer func() {
-		left := r.Leftovers()
+		left := r.Leftovers(nil)
 		err = errors.Join(err, r.Close())
 		if len(left) > 0 {
 			err = errors.Join(err, fmt.Errorf("left behind by containers:\n%s", strings.Join(left, "\n")))

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -223,11 +224,13 @@ func (r *Rig) leftovers() []string {
 }
 
 // Leftovers lists what is left of containers when none should be: processes (stubs included),
-// mounts, cgroups of every hierarchy, sockets and files. It waits a while for an end under way.
-func (r *Rig) Leftovers() []string {
+// mounts, cgroups of every hierarchy, sockets and files. What known lists is not told again; of what
+// is new it waits a while for the end.
+func (r *Rig) Leftovers(known []string) []string {
 	var left []string
 	for range 50 {
-		if left = r.leftovers(); len(left) == 0 {
+		left = slices.DeleteFunc(r.leftovers(), func(l string) bool { return slices.Contains(known, l) })
+		if len(left) == 0 {
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -104,9 +104,10 @@ func begin(t *testing.T) {
 		t.Skip(why)
 	}
 	log, _ := os.Stat(R.LogPath())
+	before := R.Leftovers(nil) // of an earlier test that failed for it
 	t.Cleanup(func() {
 		if runtime == rig.Runsc {
-			for _, l := range R.Leftovers() {
+			for _, l := range R.Leftovers(before) {
 				t.Errorf("left behind: %s", l)
 			}
 		}

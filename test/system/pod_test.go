@@ -139,7 +139,7 @@ func criPod(t *testing.T) (pod, config string) {
 		"metadata":      map[string]any{"name": "p" + id, "namespace": "default", "uid": id, "attempt": 1},
 		"log_directory": dir,
 		"linux": map[string]any{
-			"cgroup_parent":    "/" + R.Namespace + "/pod" + id,
+			"cgroup_parent":    "/" + R.Namespace,
 			"security_context": map[string]any{"namespace_options": map[string]any{"network": 2}},
 		},
 	})
