@@ -261,6 +261,9 @@ func loadSegment(m *mm.MM, file mem.Mappable, p *phdr, bias uint64) error {
 			return err
 		}
 		zeroFrom = (addr + p.filesz + pageMask) &^ pageMask
+		// Every segment is soon used: code and constants are mapped as a
+		// whole, data is written by relocation or start-up code.
+		m.Hint(addr, prot)
 		if p.memsz > p.filesz && prot&platform.Write != 0 {
 			// Linux clears up to the end of the page (padzero).
 			if tail := zeroFrom - (addr + p.filesz); tail > 0 {
@@ -274,6 +277,7 @@ func loadSegment(m *mm.MM, file mem.Mappable, p *phdr, bias uint64) error {
 	if zeroTo <= zeroFrom {
 		return nil
 	}
+	m.Hint(zeroFrom, prot&platform.Write)
 	_, err := m.MMap(mm.MMapOpts{Addr: zeroFrom, Len: zeroTo - zeroFrom, Prot: prot, Fixed: true})
 	return err
 }

@@ -57,7 +57,6 @@ func (e *Exec) Load(m *mm.MM) (Image, error) {
 			return Image{}, err
 		}
 		img.Entry, img.Base = l.entry, l.bias
-		m.Hint(l.info.DataStart, platform.Write)
 	}
 	e.placeBrk(m, f, &prog, name != "")
 	var vdso uint64
@@ -75,8 +74,10 @@ func (e *Exec) Load(m *mm.MM) (Image, error) {
 		return Image{}, err
 	}
 	m.SetInfo(info)
-	m.Hint(img.Entry, platform.Exec)
 	m.Hint(img.SP-8, platform.Write)
+	if vdso != 0 {
+		m.Hint(vdso, platform.Read)
+	}
 	return img, nil
 }
 

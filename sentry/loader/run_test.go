@@ -126,7 +126,7 @@ func miniCall(t *testing.T, m *mm.MM, regs *arch.Regs, a [6]uint64, out *bytes.B
 	case unix.SYS_MMAP:
 		o := mm.MMapOpts{
 			Addr: a[0], Len: a[1], Prot: prot, Fixed: a[3]&unix.MAP_FIXED != 0, Shared: a[3]&unix.MAP_SHARED != 0,
-			Off: a[5],
+			Off: a[5], Stable: a[3]&unix.MAP_DENYWRITE != 0,
 		}
 		if a[3]&unix.MAP_ANONYMOUS == 0 {
 			f := files[int(a[4])]

@@ -100,7 +100,12 @@ func (mm *MM) fault(addr uint64, access platform.Prot, host, force bool) error {
 			return &Fault{int32(unix.SIGSEGV), SegvAccErr, addr}
 		}
 		at := addr &^ pageMask
-		need, err := mm.presentLocked(s, at, access&platform.Write != 0, &l)
+		write := access&platform.Write != 0
+		if host && s.V.stable && !s.V.shared && s.V.prot&platform.Write != 0 {
+			// The data of programs and libraries is read to be relocated.
+			write = true
+		}
+		need, err := mm.presentLocked(s, at, write, &l)
 		if err == nil && !need {
 			if host {
 				err = mm.mapHostLocked(at, s.Start, s.End, s.V)

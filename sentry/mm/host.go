@@ -181,3 +181,11 @@ func (mm *MM) protectLocked(start, end uint64) error {
 	}
 	return nil
 }
+
+// hosted tells whether the host maps the page at addr for access.
+func (mm *MM) hosted(addr uint64, access platform.Prot) bool {
+	mm.mu.RLock()
+	defer mm.mu.RUnlock()
+	p := mm.pages.Find(addr)
+	return p != nil && p.V.host&access == access
+}

@@ -67,6 +67,9 @@ type MM struct {
 	hints   []hint
 }
 
+// maxHints is more than a program with an interpreter gives.
+const maxHints = 24
+
 // hint is a page that the first thread will touch at once.
 type hint struct {
 	addr   uint64
@@ -166,7 +169,9 @@ func (mm *MM) AddressSpace() (platform.AddressSpace, error) {
 	mm.hints = nil
 	mm.mu.Unlock()
 	for _, h := range hints {
-		_ = mm.fault(h.addr, h.access, true, false) // else the guest gets it
+		if !mm.hosted(h.addr, h.access) {
+			_ = mm.fault(h.addr, h.access, true, false) // else the guest gets it
+		}
 	}
 	return as, nil
 }
@@ -177,7 +182,7 @@ func (mm *MM) AddressSpace() (platform.AddressSpace, error) {
 func (mm *MM) Hint(addr uint64, access platform.Prot) {
 	mm.mu.Lock()
 	defer mm.mu.Unlock()
-	if len(mm.hints) < 8 {
+	if len(mm.hints) < maxHints {
 		mm.hints = append(mm.hints, hint{addr, access})
 	}
 }
