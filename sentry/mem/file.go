@@ -42,6 +42,8 @@ type File struct {
 
 	mapping fileMapping
 
+	dying atomic.Int32 // calls of FreeAfter that still wait
+
 	gate     sync.RWMutex
 	snapshot atomic.Pointer[snapshotHook]
 }
@@ -86,7 +88,7 @@ func (f *File) Allocate(n uint64, a *Account, kind Kind) (Range, error) {
 	if a == nil {
 		a = f.root
 	}
-	if err := a.charge(n, kind); err != nil {
+	if err := f.charge(a, n, kind); err != nil {
 		a.limitHit(n)
 		return Range{}, err
 	}

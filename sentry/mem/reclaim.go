@@ -33,6 +33,43 @@ func (f *File) freeFrames(w *window, lo, hi int) {
 	}
 }
 
+// FreeAfter calls free, which drops references, when gone is closed (at once
+// when it is nil or closed). An allocation that meets its limit meanwhile waits
+// a little for that. The goroutine ends with the stub that it waits for.
+func (f *File) FreeAfter(gone <-chan struct{}, free func()) {
+	if gone != nil {
+		select {
+		case <-gone:
+		default:
+			f.dying.Add(1)
+			go func() {
+				<-gone
+				free()
+				f.dying.Add(-1)
+			}()
+			return
+		}
+	}
+	free()
+}
+
+const (
+	// dyingPatience is how long an allocation waits for FreeAfter.
+	dyingPatience = 50 * time.Millisecond
+	dyingPoll     = 200 * time.Microsecond
+)
+
+// charge charges a, and if the limit is reached waits for processes that are
+// about to free their frames.
+func (f *File) charge(a *Account, n uint64, k Kind) error {
+	err := a.charge(n, k)
+	for waited := time.Duration(0); err != nil && f.dying.Load() > 0 && waited < dyingPatience; waited += dyingPoll {
+		time.Sleep(dyingPoll)
+		err = a.charge(n, k)
+	}
+	return err
+}
+
 // Reclaim returns all freed frames to the host. It runs in the background by
 // itself.
 func (f *File) Reclaim() {

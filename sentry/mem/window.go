@@ -169,7 +169,7 @@ func (f *File) retireLocked(w *window) {
 func (f *File) AllocateAt(r Range, zero bool) (bool, error) {
 	w := f.window(r.Start)
 	lo, hi := int((r.Start-w.off)/PageSize), int((r.End-w.off)/PageSize)
-	if err := w.acct.charge(r.Len(), w.kind); err != nil {
+	if err := f.charge(w.acct, r.Len(), w.kind); err != nil {
 		return false, err
 	}
 	f.mu.Lock()

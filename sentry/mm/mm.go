@@ -65,6 +65,7 @@ type MM struct {
 	info    ProcInfo
 	exe     Ref
 	hints   []hint
+	dying   *[]mem.Range // when set, frames are collected here, not freed
 }
 
 // maxHints is more than a program with an interpreter gives.
@@ -223,15 +224,14 @@ func (mm *MM) DecUsers() {
 	}
 	mm.mu.Unlock()
 	if as != nil {
-		// Frames are freed only after the host's mappings are gone.
 		(*as).Release()
 	}
 	mm.mu.Lock()
+	var frames []mem.Range
+	mm.dying = &frames
+	windows := mm.windows
+	mm.windows = nil
 	dead := mm.removeLocked(0, arch.GuestTop)
-	for va, off := range mm.windows {
-		mm.mf.ReleaseWindow(off)
-		delete(mm.windows, va)
-	}
 	exe := mm.exe
 	mm.exe = nil
 	mm.unlock()
@@ -240,6 +240,32 @@ func (mm *MM) DecUsers() {
 	if exe != nil {
 		exe.DecRef()
 	}
+	// Frames are freed only after nothing of the host's can reach them: a
+	// stub that was killed dies a little later.
+	mm.mf.FreeAfter(goneChan(as), func() {
+		for _, r := range frames {
+			mm.mf.DecRef(r)
+		}
+		for _, off := range windows {
+			mm.mf.ReleaseWindow(off)
+		}
+	})
+}
+
+// goner is implemented by an address space whose Release does not wait: the
+// channel is closed when its mappings are gone.
+type goner interface {
+	Gone() <-chan struct{}
+}
+
+func goneChan(as *platform.AddressSpace) <-chan struct{} {
+	if as == nil {
+		return nil
+	}
+	if g, ok := (*as).(goner); ok {
+		return g.Gone()
+	}
+	return nil
 }
 
 // unlock releases mu and then drops file references that became

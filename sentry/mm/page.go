@@ -105,9 +105,15 @@ func (mm *MM) dropPagesLocked(start, end uint64, private bool) {
 // freePage drops what a removed run of pages held.
 func (mm *MM) freePage(s pageSeg) {
 	mm.countPages(s.V, s.End-s.Start, -1)
-	if s.V.owned {
-		mm.mf.DecRef(mem.Range{Start: s.V.off, End: s.V.off + (s.End - s.Start)})
+	if !s.V.owned {
+		return
 	}
+	r := mem.Range{Start: s.V.off, End: s.V.off + (s.End - s.Start)}
+	if mm.dying != nil {
+		*mm.dying = append(*mm.dying, r)
+		return
+	}
+	mm.mf.DecRef(r)
 }
 
 // allocLocked allocates frames for [start, end), which has no pages, and

@@ -134,6 +134,10 @@ func (a *addrSpace) Protect(addr, n uint64, prot platform.Prot) error {
 	return nil
 }
 
+// Gone returns a channel that is closed when the process is dead and reaped:
+// nothing can access what was mapped then.
+func (a *addrSpace) Gone() <-chan struct{} { return a.st.gone }
+
 // Release implements platform.AddressSpace. The process is killed, not
 // reused: a guest thread that only pretends to have stopped would live on in
 // the next guest.
