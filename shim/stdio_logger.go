@@ -40,7 +40,7 @@ func (p *procIO) openLogger(uri, id, namespace string) error {
 	query := u.Query()
 	for _, k := range sortedKeys(query) {
 		args = append(args, k)
-		if v := query[k]; len(v) > 0 && v[0] != "" {
+		if v := query[k]; len(v) > 0 {
 			args = append(args, v[0])
 		}
 	}
