@@ -87,6 +87,9 @@ func (t *Task) Clone(a *CloneArgs) (int32, error) {
 		c.discard(a)
 		return 0, err
 	}
+	if a.Flags&unix.CLONE_THREAD == 0 {
+		c.tg.armCPULimit()
+	}
 	id := c.TIDIn(t.PIDNamespace())
 	if a.Flags&unix.CLONE_PIDFD != 0 {
 		pidfd, err = t.installPIDFD(c.tg, 0)

@@ -225,6 +225,10 @@ func TestKilled(t *testing.T) {
 		if n := r.c.NumTasks(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
+		// Frames go when the stubs are dead.
+		for i := 0; i < 1000 && r.c.Account().Total() != 0; i++ {
+			time.Sleep(time.Millisecond)
+		}
 		if n := r.c.Account().Total(); n != 0 {
 			t.Errorf("%d bytes are left", n)
 		}

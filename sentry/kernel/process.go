@@ -70,6 +70,7 @@ func (c *Container) CreateProcess(cfg ProcessConfig) (*ThreadGroup, error) {
 		return nil, err
 	}
 	t.commitExec(x)
+	tg.armCPULimit()
 	return tg, nil
 }
 

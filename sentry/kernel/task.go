@@ -315,7 +315,10 @@ func (tg *ThreadGroup) SetLimit(r int, l unix.Rlimit) {
 		n := *old
 		n[r] = l
 		if tg.limits.CompareAndSwap(old, &n) {
-			return
+			break
 		}
+	}
+	if r == unix.RLIMIT_CPU {
+		tg.armCPULimit()
 	}
 }

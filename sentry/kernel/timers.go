@@ -17,6 +17,7 @@ type groupTimers struct {
 	// mu guards:
 	real  *clock.Timer // ITIMER_REAL
 	cpu   [2]*cpuTimer // ITIMER_VIRTUAL, ITIMER_PROF
+	limit *cpuTimer    // RLIMIT_CPU
 	posix map[int32]*posixTimer
 	next  int32
 	dead  bool
@@ -97,8 +98,9 @@ func left(deadline, now int64) int64 {
 	return max(deadline-now, 1)
 }
 
+// addSat adds, saturating, to a time that is not negative.
 func addSat(a, b int64) int64 {
-	if s := a + b; s >= a {
+	if s := a + b; b <= 0 || s >= a {
 		return s
 	}
 	return math.MaxInt64
@@ -206,6 +208,38 @@ func (c *cpuTimer) stop() {
 	c.host.Stop()
 }
 
+// armCPULimit makes RLIMIT_CPU hold: SIGXCPU at the soft limit and each second
+// after it, SIGKILL at the hard limit. It is called when the limit changes and
+// for a new process.
+func (tg *ThreadGroup) armCPULimit() {
+	g := &tg.timers
+	soft := tg.Limit(unix.RLIMIT_CPU).Cur
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dead || soft == unix.RLIM_INFINITY && g.limit == nil {
+		return
+	}
+	if g.limit == nil {
+		g.limit = newCPUTimer(tg.k.clock, tg.cpuClock(true), func(uint64) { tg.cpuLimitReached() })
+	}
+	if soft > math.MaxInt64/1_000_000_000 {
+		g.limit.set(0, 0)
+		return
+	}
+	g.limit.set(max(int64(soft)*1_000_000_000-g.limit.clk(), 1), 1_000_000_000)
+}
+
+func (tg *ThreadGroup) cpuLimitReached() {
+	user, sys := tg.CPUTime()
+	l := tg.Limit(unix.RLIMIT_CPU)
+	switch used := uint64(user+sys) / 1_000_000_000; {
+	case used >= l.Max:
+		tg.Kill()
+	case used >= l.Cur:
+		_ = tg.SendKernelSignal(&arch.SigInfo{Signo: int32(unix.SIGXCPU), Code: linux.SI_KERNEL})
+	}
+}
+
 // stopTimers ends all timers of an exiting process.
 func (tg *ThreadGroup) stopTimers() {
 	tg.deleteTimers()
@@ -216,7 +250,7 @@ func (tg *ThreadGroup) stopTimers() {
 	if g.real != nil {
 		g.real.Stop()
 	}
-	for _, c := range g.cpu {
+	for _, c := range append(g.cpu[:], g.limit) {
 		if c != nil {
 			c.stop()
 		}
