@@ -16,6 +16,7 @@ const (
 	fpInit fpMode = iota // nowhere: the initial state
 	fpSet                // in context.fp
 	fpLive               // in the signal frame in the slot
+	fpCPU                // in the thread, which stopped in a direct call
 )
 
 // context implements platform.Context.
@@ -35,8 +36,11 @@ type context struct {
 	fresh  bool   // the thread has unknown segment bases
 
 	// owned by the goroutine that calls Switch:
-	f      sigFrame // copy of the last frame
-	fs, gs uint64
+	f      sigFrame  // copy of the last frame
+	fs, gs uint64    // segment bases of the guest
+	hostGS uint64    // what the thread has for gs
+	direct bool      // the thread stopped in a direct call
+	before arch.Regs // if so: the registers then
 	spin   spinner
 }
 
@@ -67,6 +71,10 @@ func (c *context) dropLocked() {
 
 // saveFP moves live state out of the slot.
 func (c *context) saveFP(s *slot) {
+	if c.fpMode == fpCPU {
+		c.spill(s)
+	}
+	c.direct = false
 	if c.fpMode != fpLive {
 		return
 	}
@@ -342,6 +350,9 @@ func (c *context) Interrupt() {
 func (c *context) FPState() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.fpMode == fpCPU && c.s != nil {
+		c.spill(c.s)
+	}
 	switch {
 	case c.fpMode == fpSet:
 		return append([]byte(nil), c.fp...)

@@ -30,6 +30,11 @@ func (s *slot) slotOffset(addr, n uint64) (uint64, bool) {
 // sense, as only a hostile guest's does. fs and gs are the bases as the
 // Sentry knows them.
 func (c *context) readFrame(s *slot, regs *arch.Regs) (platform.Event, bool) {
+	if s.st.p.slotFlags&flagDirect != 0 {
+		if kind := s.mem.kind; kind != kindFrame {
+			return c.readDirect(s, kind, regs)
+		}
+	}
 	addr := s.mem.frame
 	off, ok := s.slotOffset(addr, sigFrameSize)
 	if !ok || off%8 != 0 {
@@ -39,6 +44,8 @@ func (c *context) readFrame(s *slot, regs *arch.Regs) (platform.Event, bool) {
 	f := &c.f
 	c.frame = addr
 	c.fpAddr = f.fpstate
+	c.fpMode = fpLive
+	c.direct = false
 	*regs = arch.Regs{
 		R15: f.r15, R14: f.r14, R13: f.r13, R12: f.r12, Rbp: f.rbp, Rbx: f.rbx,
 		R11: f.r11, R10: f.r10, R9: f.r9, R8: f.r8,
@@ -46,7 +53,11 @@ func (c *context) readFrame(s *slot, regs *arch.Regs) (platform.Event, bool) {
 		OrigRax: ^uint64(0), Rip: f.rip, Eflags: f.eflags, Rsp: f.rsp,
 	}
 	if s.st.p.slotFlags&flagFSGSBase != 0 {
-		c.fs, c.gs = s.mem.fs, s.mem.gs
+		c.fs, c.hostGS = s.mem.fs, s.mem.gs
+		c.gs = c.hostGS
+		if c.gs == s.directGS() {
+			c.gs = 0
+		}
 	}
 	regs.FsBase, regs.GsBase = c.fs, c.gs
 	ev := platform.Event{Signal: f.signo, Code: f.code, TrapNo: f.trapno, ErrCode: f.err}
@@ -82,6 +93,9 @@ func (c *context) readFrame(s *slot, regs *arch.Regs) (platform.Event, bool) {
 	default:
 		return platform.Event{}, false
 	}
+	if regs.Rip == s.st.p.DirectEntry() && s.st.p.slotFlags&flagDirect != 0 {
+		return c.failedDirect(regs), true
+	}
 	return ev, true
 }
 
@@ -95,6 +109,12 @@ func canonical(addr uint64) bool {
 func (c *context) writeFrame(s *slot, regs *arch.Regs) {
 	p := s.st.p
 	m := s.mem
+	if c.direct {
+		if c.answerDirect(s, regs) {
+			return
+		}
+		c.spill(s)
+	}
 	var fpAddr uint64
 	switch {
 	case c.fpMode == fpLive:
@@ -134,13 +154,19 @@ func (c *context) writeFrame(s *slot, regs *arch.Regs) {
 		m.fs = c.fs
 		set |= setFS
 	}
-	if (regs.GsBase != c.gs || c.fresh) && canonical(regs.GsBase) {
-		c.gs = regs.GsBase
-		m.gs = c.gs
+	c.gs = regs.GsBase
+	gs := c.gs
+	if gs == 0 {
+		gs = s.directGS()
+	}
+	if (gs != c.hostGS || c.fresh) && canonical(gs) {
+		c.hostGS = gs
+		m.gs = gs
 		set |= setGS
 	}
 	m.set = set
 	m.flags = p.slotFlags
+	m.kind = kindFrame
 	c.fpMode = fpLive
 	c.fp = nil
 	c.fresh = false

@@ -33,6 +33,7 @@ var (
 	syscallInsn  = []byte{0x0f, 0x05}
 	getpidLoop   = code(movEaxGetpid, syscallInsn, []byte{0xeb, 0xf7}) // jmp to the start
 	spinForever  = []byte{0xeb, 0xfe}
+	ud2          = []byte{0x0f, 0x0b}
 )
 
 // code concatenates machine code.

@@ -15,7 +15,8 @@ const (
 	chunkSize    = chunkSlots * slotSize
 	areaSize     = 2 * slotSize // command page, first slot
 	hostTop      = 0x7fff_ffff_e000
-	handlerEntry = 64 // offset of the signal handler in the blob
+	handlerEntry = 64   // offset of the signal handler in the blob
+	directEntry  = 1024 // offset of the entry for direct calls
 )
 
 // Offsets in the data page that follows the stub's code.
@@ -48,16 +49,17 @@ const (
 // the stub sets event; a trailing W means that the other side sleeps on the
 // word and must be woken.
 const (
-	stDead   = 0 // the thread is gone (CLONE_CHILD_CLEARTID)
-	stRun    = 1 // the guest runs
-	stRunW   = 2 // the guest runs, the Sentry sleeps
-	stEvent  = 3 // stopped, the stub polls for an answer
-	stEventW = 4 // stopped, the stub sleeps
-	stChain  = 5 // the leader is to resume the thread; the stub wakes the leader
-	stChainW = 6 // the leader is to resume the thread, which sleeps
-	stSleep  = 7 // stop polling
-	stYield  = 8 // wake the leader, let it run, go on polling
-	stExit   = 9 // end the thread
+	stDead   = 0  // the thread is gone (CLONE_CHILD_CLEARTID)
+	stRun    = 1  // the guest runs
+	stRunW   = 2  // the guest runs, the Sentry sleeps
+	stEvent  = 3  // stopped, the stub polls for an answer
+	stEventW = 4  // stopped, the stub sleeps
+	stChain  = 5  // the leader is to resume the thread; the stub wakes the leader
+	stChainW = 6  // the leader is to resume the thread, which sleeps
+	stSleep  = 7  // stop polling
+	stYield  = 8  // wake the leader, let it run, go on polling
+	stExit   = 9  // end the thread
+	stSpill  = 10 // save the FP state in a frame and report again
 )
 
 // stopped are the states of a thread that has reported an event. yield may be
@@ -67,10 +69,18 @@ const stopped = 1<<stEvent | 1<<stEventW | 1<<stSleep | 1<<stYield
 // notYet are the states in which the guest has not reported an event.
 const notYet = 1<<stRun | 1<<stRunW | 1<<stChain | 1<<stChainW
 
+// Values of slotMem.kind.
+const (
+	kindFrame  = 0 // by a signal: there is a frame
+	kindDirect = 1 // by a direct call
+	kindKicked = 2 // by a signal while a direct call returned
+)
+
 // Bits of slotMem.flags and slotMem.set.
 const (
 	flagFSGSBase = 1
 	flagRDTSCP   = 2
+	flagDirect   = 4
 	setFS        = 1
 	setGS        = 2
 )
@@ -107,18 +117,26 @@ type slotMem struct {
 	tid    uint32
 	spinW  uint32 // the same when the Sentry had to be woken
 	leader uint64 // address of cmdPage.head, for a wake
-	_      uint64
+	err    uint32 // first slot only: errno of a failed command, a hint
+	pid    uint32 // first slot of a zygote only: result of opFork
 	ssSP   uint64 // stack_t for sigaltstack
 	ssFl   uint64
 	ssSize uint64
-	_      [5]uint64
+
+	// Registers of a direct call. self is the end of the slot as the stub
+	// sees it, kick a signal that arrived meanwhile.
+	self          uint64
+	eflags        uint32 // OF, then bits 8-15: the low byte of the flags
+	kick          uint32
+	r15, r14, r13 uint64
+
 	t0, t1 uint64 // time stamp counter at the last resume, the last event
 	cpu    uint32 // IA32_TSC_AUX at these times
-	_      uint32
-	_      [5]uint64
-	err    uint32 // first slot only: errno of a failed command, a hint
-	pid    uint32 // first slot of a zygote only: result of opFork
-	_      [7]uint64
+	kind   uint32 // how the thread stopped, and is to be resumed
+
+	rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp uint64
+	r8, r9, r10, r12                       uint64
+	_                                      uint64
 }
 
 const slotMemSize = 256

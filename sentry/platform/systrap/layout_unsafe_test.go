@@ -47,8 +47,17 @@ func TestLayout(t *testing.T) {
 		"S_T0": slot(unsafe.Offsetof(s.t0)), "S_T1": slot(unsafe.Offsetof(s.t1)), "S_CPU": slot(unsafe.Offsetof(s.cpu)),
 		"RESULT_ERR": result(unsafe.Offsetof(s.err)), "RESULT_PID": result(unsafe.Offsetof(s.pid)),
 		"ST_DEAD": stDead, "ST_RUN": stRun, "ST_RUNW": stRunW, "ST_EVENT": stEvent, "ST_EVENTW": stEventW,
-		"ST_CHAIN": stChain, "ST_CHAINW": stChainW, "ST_SLEEP": stSleep, "ST_YIELD": stYield, "ST_EXIT": stExit,
-		"FLAG_FSGSBASE": flagFSGSBase, "FLAG_RDTSCP": flagRDTSCP, "SET_FS": setFS, "SET_GS": setGS,
+		"ST_CHAIN": stChain, "ST_CHAINW": stChainW, "ST_SLEEP": stSleep, "ST_YIELD": stYield, "ST_EXIT": stExit, "ST_SPILL": stSpill,
+		"KIND_FRAME": kindFrame, "KIND_DIRECT": kindDirect, "KIND_KICKED": kindKicked, "DIRECT": directEntry,
+		"FRAME_RBX": int64(unsafe.Offsetof(f.rbx)), "FRAME_RIP": int64(unsafe.Offsetof(f.rip)),
+		"S_SELF": slot(unsafe.Offsetof(s.self)), "S_EFL": slot(unsafe.Offsetof(s.eflags)), "S_KICK": slot(unsafe.Offsetof(s.kick)),
+		"S_KIND": slot(unsafe.Offsetof(s.kind)), "S_ERR": slot(unsafe.Offsetof(s.err)), "S_PID": slot(unsafe.Offsetof(s.pid)),
+		"S_RAX": slot(unsafe.Offsetof(s.rax)), "S_RBX": slot(unsafe.Offsetof(s.rbx)), "S_RCX": slot(unsafe.Offsetof(s.rcx)),
+		"S_RDX": slot(unsafe.Offsetof(s.rdx)), "S_RSI": slot(unsafe.Offsetof(s.rsi)), "S_RDI": slot(unsafe.Offsetof(s.rdi)),
+		"S_RBP": slot(unsafe.Offsetof(s.rbp)), "S_RSP": slot(unsafe.Offsetof(s.rsp)), "S_R8": slot(unsafe.Offsetof(s.r8)),
+		"S_R9": slot(unsafe.Offsetof(s.r9)), "S_R10": slot(unsafe.Offsetof(s.r10)), "S_R12": slot(unsafe.Offsetof(s.r12)),
+		"S_R13": slot(unsafe.Offsetof(s.r13)), "S_R14": slot(unsafe.Offsetof(s.r14)), "S_R15": slot(unsafe.Offsetof(s.r15)),
+		"FLAG_FSGSBASE": flagFSGSBase, "FLAG_RDTSCP": flagRDTSCP, "FLAG_DIRECT": flagDirect, "SET_FS": setFS, "SET_GS": setGS,
 	} {
 		if got, ok := defs[name]; !ok || got != v {
 			t.Errorf("%s is %#x in assembler, %#x in Go", name, got, v)

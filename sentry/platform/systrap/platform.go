@@ -17,6 +17,9 @@ type Options struct {
 	// KeepFDs are descriptors that stay open, and the same file, until Close.
 	// Mapping them needs no round trip to the stub.
 	KeepFDs []int
+	// DirectCalls lets guest code call the stub instead of the host, see
+	// Platform.DirectEntry.
+	DirectCalls bool
 }
 
 // Platform implements platform.Platform.
@@ -73,6 +76,9 @@ func New(opts Options) (*Platform, error) {
 	p.kicks.waiting = map[*slot]kick{}
 	if auxv(atHWCap2)&hwcap2FSGSBase != 0 {
 		p.slotFlags |= flagFSGSBase
+	}
+	if opts.DirectCalls {
+		p.slotFlags |= flagDirect
 	}
 	if max, _, _, _ := cpuid(0x80000000, 0); max >= 0x80000001 {
 		if _, _, _, d := cpuid(0x80000001, 0); d>>27&1 != 0 {

@@ -63,10 +63,31 @@
 #define S_T0     -128
 #define S_T1     -120
 #define S_CPU    -112
+#define S_ERR    -200
+#define S_PID    -196
+#define S_SELF   -168
+#define S_EFL    -160
+#define S_KICK   -156
+#define S_R15    -152
+#define S_R14    -144
+#define S_R13    -136
+#define S_KIND   -108
+#define S_RAX    -104
+#define S_RBX    -96
+#define S_RCX    -88
+#define S_RDX    -80
+#define S_RSI    -72
+#define S_RDI    -64
+#define S_RBP    -56
+#define S_RSP    -48
+#define S_R8     -40
+#define S_R9     -32
+#define S_R10    -24
+#define S_R12    -16
 
 // Results of the leader live in slot 0.
-#define RESULT_ERR 0x103fc0
-#define RESULT_PID 0x103fc4
+#define RESULT_ERR 0x103f38
+#define RESULT_PID 0x103f3c
 
 // Values of S_STATE.
 #define ST_DEAD   0
@@ -79,10 +100,24 @@
 #define ST_SLEEP  7
 #define ST_YIELD  8
 #define ST_EXIT   9
+#define ST_SPILL  10
+
+// Values of S_KIND.
+#define KIND_FRAME  0
+#define KIND_DIRECT 1
+#define KIND_KICKED 2
+
+// Entries of the blob, and fields of the signal frame.
+#define RESTORE    512
+#define RESTOREEND 1024
+#define DIRECT     1024
+#define FRAME_RBX  136
+#define FRAME_RIP  176
 
 // Bits of S_FLAGS and S_SET.
 #define FLAG_FSGSBASE 1
 #define FLAG_RDTSCP 2
+#define FLAG_DIRECT 4
 #define SET_FS 1
 #define SET_GS 2
 

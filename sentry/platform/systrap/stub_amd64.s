@@ -9,7 +9,7 @@
 // Offset 0: first entry of a new process, with
 //	R12 offset of its area in the control file, R13 the file's descriptor,
 //	R15 the start of the stub region.
-// Offset 64: signal handler.
+// Offset 64: signal handler. Offset 512, 1024: direct calls.
 TEXT ·stubBlob(SB),NOSPLIT|NOFRAME|TOPFRAME,$0-0
 	JMP	boot
 	PCALIGN	$64
@@ -19,13 +19,105 @@ TEXT ·stubBlob(SB),NOSPLIT|NOFRAME|TOPFRAME,$0-0
 	MOVQ	SP, BX
 	ORQ	$SLOT_MASK, BX
 	INCQ	BX
+	CMPL	DI, $10 // SIGUSR1
+	JEQ	kick
+handle:
 	MOVQ	SP, S_FRAME(BX)
+	MOVL	$KIND_FRAME, S_KIND(BX)
 	TESTL	$FLAG_FSGSBASE, S_FLAGS(BX)
 	JEQ	post
 	BYTE $0xf3; BYTE $0x48; BYTE $0x0f; BYTE $0xae; BYTE $0xc0 // rdfsbase rax
 	MOVQ	AX, S_FS(BX)
 	BYTE $0xf3; BYTE $0x48; BYTE $0x0f; BYTE $0xae; BYTE $0xc8 // rdgsbase rax
 	MOVQ	AX, S_GS(BX)
+	JMP	post
+
+kick:
+	// Is it in the code for direct calls? Its registers are the stub's then.
+	// It looks at S_KICK before it returns to the guest; if it may have
+	// looked already, it starts over.
+	TESTL	$FLAG_DIRECT, S_FLAGS(BX)
+	JEQ	handle
+	MOVQ	FRAME_RIP(SP), AX
+	MOVQ	SP, DX
+	ANDQ	$~(STUB_SIZE-1), DX
+	SUBQ	DX, AX
+	CMPQ	AX, $STUB_CODESIZE
+	JCC	handle
+	MOVL	$1, S_KICK(BX)
+	CMPQ	AX, $RESTORE
+	JCS	kickdone
+	CMPQ	AX, $RESTOREEND
+	JCC	kickdone
+	ADDQ	$RESTORE, DX
+	MOVQ	DX, FRAME_RIP(SP)
+	MOVQ	BX, FRAME_RBX(SP)
+kickdone:
+	ADDQ	$8, SP
+	MOVL	$SYS_rt_sigreturn, AX
+	SYSCALL
+	INT	$3
+
+	// Offset 512: returns from a direct call. BX is the end of the slot. It
+	// can start over at any instruction.
+	PCALIGN	$512
+	MOVL	S_KICK(BX), AX
+	TESTL	AX, AX
+	JNE	kicked
+	MOVWLZX	S_EFL(BX), AX
+	ADDB	$0x7f, AL // sets OF if it was set
+	SAHF
+	MOVQ	S_RCX(BX), CX
+	MOVQ	S_RDX(BX), DX
+	MOVQ	S_RSI(BX), SI
+	MOVQ	S_RDI(BX), DI
+	MOVQ	S_RBP(BX), BP
+	MOVQ	S_R8(BX), R8
+	MOVQ	S_R9(BX), R9
+	MOVQ	S_R10(BX), R10
+	MOVQ	S_R12(BX), R12
+	MOVQ	S_R13(BX), R13
+	MOVQ	S_R14(BX), R14
+	MOVQ	S_R15(BX), R15
+	MOVQ	S_RAX(BX), AX
+	MOVQ	S_RBX(BX), BX
+	JMP	CX
+
+	// Offset 1024: a direct call. AX is the number of the system call, CX
+	// where to return, GS the end of the slot. R11 is free, the other
+	// registers and the stack, with its red zone, belong to the guest; FP
+	// state stays in the processor.
+	PCALIGN	$1024
+	MOVQ	AX, S_RAX(GS)
+	MOVQ	S_SELF(GS), R11
+	LAHF
+	SETOS	AL
+	MOVW	AX, S_EFL(R11)
+	MOVQ	BX, S_RBX(R11)
+	MOVQ	CX, S_RCX(R11)
+	MOVQ	DX, S_RDX(R11)
+	MOVQ	SI, S_RSI(R11)
+	MOVQ	DI, S_RDI(R11)
+	MOVQ	BP, S_RBP(R11)
+	MOVQ	SP, S_RSP(R11)
+	MOVQ	R8, S_R8(R11)
+	MOVQ	R9, S_R9(R11)
+	MOVQ	R10, S_R10(R11)
+	MOVQ	R12, S_R12(R11)
+	MOVQ	R13, S_R13(R11)
+	MOVQ	R14, S_R14(R11)
+	MOVQ	R15, S_R15(R11)
+	MOVQ	R11, BX
+	MOVL	$KIND_DIRECT, S_KIND(BX)
+	TESTL	$FLAG_FSGSBASE, S_FLAGS(BX)
+	JEQ	post
+	BYTE $0xf3; BYTE $0x48; BYTE $0x0f; BYTE $0xae; BYTE $0xc0 // rdfsbase rax
+	MOVQ	AX, S_FS(BX)
+	JMP	post
+
+kicked:
+	MOVL	$0, S_KICK(BX)
+	MOVL	$KIND_KICKED, S_KIND(BX)
 
 post:
 	TESTL	$FLAG_RDTSCP, S_FLAGS(BX)
@@ -79,9 +171,16 @@ answered:
 	JEQ	wait
 	CMPL	AX, $ST_EVENTW
 	JEQ	wait
+	CMPL	AX, $ST_SPILL
+	JEQ	spill
 	MOVL	$SYS_exit, AX
 	XORL	DI, DI
 	SYSCALL
+	INT	$3
+
+spill:
+	// Have the host save the FP state of a direct call in a frame.
+	BYTE $0x0f; BYTE $0x0b // ud2
 	INT	$3
 
 sleep:
@@ -143,6 +242,9 @@ resumetime:
 	SHLQ	$32, DX
 	ORQ	DX, AX
 	MOVQ	AX, S_T0(BX)
+	MOVL	S_KIND(BX), R8
+	CMPL	R8, $KIND_DIRECT
+	JEQ	direct
 	MOVL	S_SET(BX), R8
 	TESTL	R8, R8
 	JEQ	sigreturn
@@ -178,6 +280,14 @@ sigreturn:
 	MOVL	$SYS_rt_sigreturn, AX
 	SYSCALL
 	INT	$3
+
+direct:
+	// The code at RESTORE of this region, in which the slot lies.
+	MOVQ	BX, CX
+	DECQ	CX
+	ANDQ	$~(STUB_SIZE-1), CX
+	ADDQ	$RESTORE, CX
+	JMP	CX
 
 boot:
 	// The first stub still has the Sentry's memory and signal handlers.

@@ -107,6 +107,7 @@ func (st *stub) queueThread(s *slot) {
 	m.ssFl = 0
 	m.ssSize = slotSize - slotMemSize
 	m.flags = st.p.slotFlags
+	m.self = s.start + slotSize
 	m.spin = 0
 	m.tid = 0
 	m.store(stRun)
