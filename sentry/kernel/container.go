@@ -63,6 +63,7 @@ type Container struct {
 	// atomic
 	pidsLimit atomic.Int64
 	oomKills  atomic.Uint64
+	oomLast   atomic.Int64 // monotonic ns of the last kill, 0 none
 
 	freezer freezer
 }

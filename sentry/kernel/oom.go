@@ -11,6 +11,10 @@ import (
 // oomPatience is how long a victim may take to die before another is chosen.
 const oomPatience = 5_000_000_000
 
+// oomGrace is how long after a kill no other victim is chosen: the memory of a
+// dead process comes back a little after its exit.
+const oomGrace = 50_000_000
+
 // oomRetry is how long a task that found no memory sleeps before it tries again.
 const oomRetry = 2_000_000
 
@@ -25,6 +29,7 @@ func (c *Container) onLimit(_ *mem.Account, need uint64) {
 	if !victim.oomVictim.CompareAndSwap(0, now) {
 		return
 	}
+	c.oomLast.Store(now)
 	c.oomKills.Add(1)
 	c.k.logf("info", fmt.Sprintf("container %s: out of memory (%d bytes used, %d more needed): killed process %d",
 		c.ID(), c.Account().Total(), need, victim.ID(c.k.rootNS)))
@@ -40,6 +45,9 @@ func (c *Container) chooseVictim() *ThreadGroup {
 		limit = int64(c.Account().Total())
 	}
 	now := c.k.clock.Monotonic()
+	if last := c.oomLast.Load(); last != 0 && now-last < oomGrace {
+		return nil
+	}
 	var victim *ThreadGroup
 	best := int64(-1)
 	for _, tg := range c.Processes() {
