@@ -1,0 +1,236 @@
+package image
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"sort"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// PageSize is the unit of pages.img.
+const PageSize = 4096
+
+// ChunkPages is the largest number of pages that are read, checked and placed
+// together: 256 KiB.
+const ChunkPages = 64
+
+// Chunk is an entry of pages.idx: pages that follow each other in the
+// memfile of the saved sandbox.
+type Chunk struct {
+	First  uint64 // number of the first page in the saved memfile
+	Off    uint64 // in pages.img, a multiple of PageSize unless compressed
+	Pages  uint32 // 1 to ChunkPages
+	Stored uint32 // bytes in pages.img; less than Pages*PageSize if compressed
+	Sum    uint32 // CRC-32C of the stored bytes
+}
+
+// chunkSize is the size of an entry: the fields in order and four zero bytes.
+const chunkSize = 32
+
+// idxMagic starts pages.idx; a format number follows, and after the entries
+// their number and a checksum of all before.
+const idxMagic = "RUNSCIDX"
+
+// PageWriter writes pages.img and pages.idx.
+type PageWriter struct {
+	img, idx *os.File
+	out      *bufio.Writer
+	enc      *zstd.Encoder // nil: no compression
+	chunks   []Chunk
+	off      uint64
+	pages    uint64
+}
+
+// NewPageWriter starts both files, which the caller closes.
+func NewPageWriter(img, idx *os.File, compress bool) (*PageWriter, error) {
+	w := &PageWriter{img: img, idx: idx, out: bufio.NewWriterSize(img, 1<<20)}
+	if compress {
+		var err error
+		if w.enc, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+var zeroPage [PageSize]byte
+
+func isZero(p []byte) bool { return string(p) == string(zeroPage[:]) }
+
+// Write stores the pages of data, the first of which is page first of the
+// memfile. Zero pages are left out.
+func (w *PageWriter) Write(first uint64, data []byte) error {
+	if len(data)%PageSize != 0 {
+		return errors.New("image: not whole pages")
+	}
+	n := len(data) / PageSize
+	for i := 0; i < n; {
+		if isZero(data[i*PageSize : (i+1)*PageSize]) {
+			i++
+			continue
+		}
+		j := i + 1
+		for j < n && j-i < ChunkPages && !isZero(data[j*PageSize:(j+1)*PageSize]) {
+			j++
+		}
+		if err := w.chunk(first+uint64(i), data[i*PageSize:j*PageSize]); err != nil {
+			return err
+		}
+		i = j
+	}
+	return nil
+}
+
+func (w *PageWriter) chunk(first uint64, data []byte) error {
+	c := Chunk{First: first, Off: w.off, Pages: uint32(len(data) / PageSize)}
+	if w.enc != nil {
+		if z := w.enc.EncodeAll(data, nil); len(z) < len(data) {
+			data = z
+		}
+	}
+	c.Stored, c.Sum = uint32(len(data)), crc32.Checksum(data, castagnoli)
+	if _, err := w.out.Write(data); err != nil {
+		return err
+	}
+	w.off += uint64(len(data))
+	w.pages += uint64(c.Pages)
+	w.chunks = append(w.chunks, c)
+	return nil
+}
+
+// Close writes the index and flushes; it returns the number of pages stored
+// and the bytes of both files.
+func (w *PageWriter) Close() (pages, imgBytes, idxBytes uint64, err error) {
+	if err := w.out.Flush(); err != nil {
+		return 0, 0, 0, err
+	}
+	b := make([]byte, 0, 16+len(w.chunks)*chunkSize+16)
+	b = append(b, idxMagic...)
+	b = binary.LittleEndian.AppendUint32(b, Format)
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	for _, c := range w.chunks {
+		b = binary.LittleEndian.AppendUint64(b, c.First)
+		b = binary.LittleEndian.AppendUint64(b, c.Off)
+		b = binary.LittleEndian.AppendUint32(b, c.Pages)
+		b = binary.LittleEndian.AppendUint32(b, c.Stored)
+		b = binary.LittleEndian.AppendUint32(b, c.Sum)
+		b = binary.LittleEndian.AppendUint32(b, 0)
+	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(w.chunks)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	if _, err := w.idx.Write(b); err != nil {
+		return 0, 0, 0, err
+	}
+	return w.pages, w.off, uint64(len(b)), nil
+}
+
+// Pages is an opened pages.img with its index.
+type Pages struct {
+	img    *os.File
+	chunks []Chunk // sorted by First, not overlapping
+	dec    *zstd.Decoder
+}
+
+// maxIndex bounds pages.idx: 64 Mi chunks are 16 TiB of memory.
+const maxIndex = 64 << 20
+
+// OpenPages reads and checks the index. It takes over img on success.
+func OpenPages(img, idx *os.File) (*Pages, error) {
+	ist, err := idx.Stat()
+	if err != nil {
+		return nil, err
+	}
+	pst, err := img.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := ist.Size()
+	if size < 16+12 || (size-16-12)%chunkSize != 0 || size > maxIndex*chunkSize {
+		return nil, errors.New("pages.idx is cut off or damaged")
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(idx, b); err != nil {
+		return nil, ErrTruncated
+	}
+	if string(b[:8]) != idxMagic {
+		return nil, errors.New("pages.idx is not part of a checkpoint image")
+	}
+	if f := binary.LittleEndian.Uint32(b[8:]); f == 0 || f > Format {
+		return nil, fmt.Errorf("pages.idx has format %d, this version reads 1 to %d", f, Format)
+	}
+	if crc32.Checksum(b[:size-4], castagnoli) != binary.LittleEndian.Uint32(b[size-4:]) {
+		return nil, errors.New("pages.idx is damaged: its checksum is wrong")
+	}
+	n := (size - 28) / chunkSize
+	if binary.LittleEndian.Uint64(b[size-12:]) != uint64(n) {
+		return nil, errors.New("pages.idx is damaged: its number of entries is wrong")
+	}
+	p := &Pages{img: img, chunks: make([]Chunk, n)}
+	for i := range p.chunks {
+		e := b[16+i*chunkSize:]
+		c := Chunk{binary.LittleEndian.Uint64(e), binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint32(e[16:]),
+			binary.LittleEndian.Uint32(e[20:]), binary.LittleEndian.Uint32(e[24:])}
+		if c.Pages == 0 || c.Pages > ChunkPages || c.Stored == 0 || c.Stored > c.Pages*PageSize || c.First > 1<<52 ||
+			c.Off > uint64(pst.Size()) || uint64(c.Stored) > uint64(pst.Size())-c.Off {
+			return nil, fmt.Errorf("pages.idx is damaged: entry %d is out of range", i)
+		}
+		p.chunks[i] = c
+	}
+	sort.Slice(p.chunks, func(i, j int) bool { return p.chunks[i].First < p.chunks[j].First })
+	for i := 1; i < len(p.chunks); i++ {
+		if a := p.chunks[i-1]; a.First+uint64(a.Pages) > p.chunks[i].First {
+			return nil, errors.New("pages.idx is damaged: entries overlap")
+		}
+	}
+	if p.dec, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(ChunkPages*PageSize)); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Chunks returns the entries in the order of their pages; do not change them.
+func (p *Pages) Chunks() []Chunk { return p.chunks }
+
+// Find returns the index of the chunk that page lies in; if it lies in none,
+// it is a zero page and the index is that of the next chunk.
+func (p *Pages) Find(page uint64) (int, bool) {
+	i := sort.Search(len(p.chunks), func(i int) bool { c := &p.chunks[i]; return c.First+uint64(c.Pages) > page })
+	return i, i < len(p.chunks) && p.chunks[i].First <= page
+}
+
+// Read reads chunk i into buf, which has room for ChunkPages pages, checks it
+// and returns its pages.
+func (p *Pages) Read(i int, buf []byte) ([]byte, error) {
+	c := &p.chunks[i]
+	want := int(c.Pages) * PageSize
+	stored := buf[:c.Stored]
+	if int(c.Stored) != want {
+		stored = make([]byte, c.Stored)
+	}
+	if _, err := p.img.ReadAt(stored, int64(c.Off)); err != nil {
+		return nil, fmt.Errorf("cannot read pages.img: %w", err)
+	}
+	if crc32.Checksum(stored, castagnoli) != c.Sum {
+		return nil, fmt.Errorf("pages.img is damaged at offset %d: its checksum is wrong", c.Off)
+	}
+	if int(c.Stored) == want {
+		return stored, nil
+	}
+	out, err := p.dec.DecodeAll(stored, buf[:0])
+	if err != nil || len(out) != want {
+		return nil, fmt.Errorf("pages.img is damaged at offset %d: it does not unpack", c.Off)
+	}
+	return out, nil
+}
+
+// Close closes the file.
+func (p *Pages) Close() error {
+	p.dec.Close()
+	return p.img.Close()
+}
