@@ -128,11 +128,22 @@ func (c *Container) PidsLimit() int64 { return c.pidsLimit.Load() }
 // OOMKills counts victims of the memory limit.
 func (c *Container) OOMKills() uint64 { return c.oomKills.Load() }
 
-// NumTasks is the number of guest tasks.
+// NumTasks is the number of live guest tasks. A zombie whose parent, in a
+// shared namespace, does not wait for it may stay behind.
 func (c *Container) NumTasks() int64 {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
-	return int64(len(c.tasks))
+	return c.liveLocked()
+}
+
+func (c *Container) liveLocked() int64 {
+	n := int64(0)
+	for t := range c.tasks {
+		if t.exitState == exitNone {
+			n++
+		}
+	}
+	return n
 }
 
 // InitProcess returns the first process, nil before it is made.
@@ -215,12 +226,12 @@ func (c *Container) SignalAll(sig int32) error {
 	return nil
 }
 
-// Destroy forgets the container. All its tasks must be gone.
+// Destroy forgets the container. All its tasks must have ended.
 func (c *Container) Destroy() error {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
-	if len(c.tasks) != 0 {
-		return fmt.Errorf("container %s: %d tasks are left", c.cfg.ID, len(c.tasks))
+	if n := c.liveLocked(); n != 0 {
+		return fmt.Errorf("container %s: %d tasks are left", c.cfg.ID, n)
 	}
 	c.closed, c.dying = true, true
 	delete(c.k.containers, c.cfg.ID)

@@ -149,6 +149,31 @@ func TestOOM(t *testing.T) {
 	}
 }
 
+// TestZombieLeft: a pod's pid 1 that reaps nothing does not hold up the end of
+// another container.
+func TestZombieLeft(t *testing.T) {
+	r := newRig(t, 0, nil)
+	r.start("", "/bin/sleep", forever)
+	exits := make(chan exit, 10)
+	app, err := r.k.NewContainer(kernel.ContainerConfig{
+		ID: "app", PIDNamespace: r.c.PIDNamespace(), Group: r.grp, Account: r.c.Account(),
+		OnExit: func(id string, status int) { exits <- exit{id, status} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := r.c
+	r.c = app
+	r.start("", "/bin/sh", "-c", "sh -c 'sleep 0.05 & exit'; sleep 0.2; exit 4")
+	if e := <-exits; e.status != 4 {
+		t.Errorf("%+v", e)
+	}
+	r.c = pod
+	if err := app.Destroy(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSharedNamespace: the end of a pod's pid 1 ends the containers that share
 // its namespace.
 func TestSharedNamespace(t *testing.T) {
