@@ -25,6 +25,13 @@ func TestMain(m *testing.M) {
 // start runs a gofer process and returns its client and process.
 func start(t *testing.T) (fsproto.GoferClient, *exec.Cmd) {
 	t.Helper()
+	c, _, cmd := startBoth(t)
+	return c, cmd
+}
+
+// startBoth returns the Sentry's client too.
+func startBoth(t *testing.T) (fsproto.GoferClient, *fsproto.SentryClient, *exec.Cmd) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -32,15 +39,24 @@ func start(t *testing.T) (fsproto.GoferClient, *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	scl, ssrv, err := fsproto.SocketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("/proc/self/exe", "gofer")
 	cmd.SysProcAttr = fsproto.GoferSysProcAttr()
-	cmd.ExtraFiles = []*os.File{srv}
+	cmd.ExtraFiles = []*os.File{srv, ssrv}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	srv.Close()
+	ssrv.Close()
 	c, err := fsproto.NewGoferClient(cl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc, err := fsproto.NewSentryClient(scl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +65,11 @@ func start(t *testing.T) (fsproto.GoferClient, *exec.Cmd) {
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}
+		if err := sc.Mknod(0, "x", unix.S_IFCHR, 0); err != unix.EIO {
+			t.Errorf("call to a gofer that is gone: %v", err)
+		}
 	})
-	return c, cmd
+	return c, sc, cmd
 }
 
 func addMount(t *testing.T, c fsproto.GoferClient, path string, readonly bool) *os.File {
@@ -156,6 +175,32 @@ func TestRemoveContainer(t *testing.T) {
 	}
 	if err := c.RemoveContainer("unknown"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestMknod(t *testing.T) {
+	c, sc, _ := startBoth(t)
+	dir := t.TempDir()
+	root := addMount(t, c, dir, false)
+	fd := int(root.Fd())
+	if err := sc.Mknod(fd, "null", unix.S_IFCHR|0o666, unix.Mkdev(1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir+"/null", &st); err != nil || st.Mode != unix.S_IFCHR|0o666 || st.Rdev != unix.Mkdev(1, 3) {
+		t.Errorf("%o %#x, %v", st.Mode, st.Rdev, err)
+	}
+	// The tree is nodev: nobody opens a device through it.
+	if _, err := unix.Openat(fd, "null", unix.O_RDWR, 0); err != unix.EACCES {
+		t.Errorf("open of a device in the tree: %v", err)
+	}
+	for name, want := range map[string]error{"null": unix.EEXIST, "../x": unix.EINVAL, "..": unix.EINVAL, "": unix.EINVAL, "a\x00b": unix.EINVAL} {
+		if err := sc.Mknod(fd, name, unix.S_IFCHR, 0); err != want {
+			t.Errorf("mknod %q: %v, want %v", name, err, want)
+		}
+	}
+	if err := sc.Mknod(fd, "f", unix.S_IFREG, 0); err != unix.EINVAL {
+		t.Errorf("mknod of a file: %v", err)
 	}
 }
 

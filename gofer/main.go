@@ -14,6 +14,7 @@ import (
 // arguments after "gofer"; they only name the sandbox in the process list. The
 // descriptors are those of package fsproto.
 func Main(args []string) int {
+	unix.Umask(0) // modes come from the Sentry as they are to be
 	shim := fsproto.NewConn(os.NewFile(fsproto.GoferShimFD, "shim"))
 	sentry := sentryConn()
 	if err := isolate(); err != nil {

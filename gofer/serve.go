@@ -147,8 +147,8 @@ func failure(what string, err error) *fsproto.Response {
 	return r
 }
 
-// serveSentry answers the Sentry, which does every operation itself in direct
-// mode: nothing is offered yet. It ends with the connection.
+// serveSentry answers the Sentry, which in direct mode does all but a few
+// operations itself. It ends with the connection.
 func serveSentry(c *fsproto.Conn) {
 	defer c.Close()
 	for {
@@ -157,11 +157,37 @@ func serveSentry(c *fsproto.Conn) {
 		if err != nil {
 			return
 		}
+		resp := handleSentry(&req, file)
 		if file != nil {
 			file.Close()
 		}
-		if c.Send(failure(fmt.Sprintf("unknown operation %q", req.Op), unix.ENOSYS), nil) != nil {
+		if c.Send(resp, nil) != nil {
 			return
 		}
 	}
+}
+
+// handleSentry carries out one request of the Sentry, which is not trusted:
+// the descriptor is one that it holds anyway, and the name must not lead out
+// of it.
+func handleSentry(req *fsproto.Request, file *os.File) *fsproto.Response {
+	if req.Op != fsproto.OpMknod {
+		return failure(fmt.Sprintf("unknown operation %q", req.Op), unix.ENOSYS)
+	}
+	if file == nil {
+		return failure("no directory in the request", unix.EBADF)
+	}
+	name, err := req.CheckName()
+	if err != nil {
+		return failure(err.Error(), unix.EINVAL)
+	}
+	switch req.Mode & unix.S_IFMT {
+	case unix.S_IFCHR, unix.S_IFBLK:
+	default:
+		return failure("not a device", unix.EINVAL)
+	}
+	if err := unix.Mknodat(int(file.Fd()), name, req.Mode, int(req.Rdev)); err != nil {
+		return failure("mknod", err)
+	}
+	return &fsproto.Response{}
 }

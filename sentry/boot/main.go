@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"runsc/pkg/controlapi"
+	"runsc/pkg/fsproto"
 	"runsc/sentry/arch/vdso"
 	"runsc/sentry/clock"
 	"runsc/sentry/control"
@@ -85,7 +86,7 @@ func newSentry(b *controlapi.Boot) (*Sentry, error) {
 		return nil, err
 	}
 	s.account = mem.NewAccount(nil, 0)
-	if err := s.newGofer(); err != nil {
+	if err := s.newGofer(b.Gofer); err != nil {
 		return nil, err
 	}
 	if s.control, err = control.New(b.Control); err != nil {
@@ -110,8 +111,13 @@ func newSentry(b *controlapi.Boot) (*Sentry, error) {
 	return s, nil
 }
 
-// newGofer makes the client that the host file systems share.
-func (s *Sentry) newGofer() error {
+// newGofer makes the client that the host file systems share. It takes over
+// the socket to the gofer process.
+func (s *Sentry) newGofer(sock *os.File) error {
+	remote, err := fsproto.NewSentryClient(sock)
+	if err != nil {
+		return err
+	}
 	policy, err := gofer.ParsePolicy(s.conf.Options["inode-policy"])
 	if err != nil {
 		return err
@@ -121,6 +127,6 @@ func (s *Sentry) newGofer() error {
 		return fmt.Errorf("inode-key is not %d bytes in hexadecimal", len(s.inodeKey))
 	}
 	copy(s.inodeKey[:], key)
-	s.gofer = gofer.NewClient(gofer.ClientOptions{Key: s.inodeKey, Policy: policy, ProcSelfFD: s.selfFD})
+	s.gofer = gofer.NewClient(gofer.ClientOptions{Key: s.inodeKey, Policy: policy, ProcSelfFD: s.selfFD, Gofer: remote})
 	return nil
 }

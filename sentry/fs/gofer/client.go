@@ -21,13 +21,23 @@ type ClientOptions struct {
 	// ProcSelfFD is a descriptor of the Sentry's own /proc/self/fd, through
 	// which an O_PATH descriptor is reopened, or -1.
 	ProcSelfFD int
+	// Gofer does what the Sentry may not; nil if there is none.
+	Gofer Remote
 	// IdleFDs is how many idle host descriptors are kept; 0 means
 	// DefaultIdleFDs.
 	IdleFDs int
 }
 
+// Remote is the part of the gofer process that the Sentry calls;
+// *fsproto.SentryClient implements it. Errors are errnos.
+type Remote interface {
+	// Mknod makes a device node in the directory of an O_PATH descriptor.
+	Mknod(dirfd int, name string, mode uint32, rdev uint64) error
+}
+
 // Client is what the host file systems of a sandbox share.
 type Client struct {
+	remote     Remote
 	numbers    *Numbers
 	fds        *fdCache
 	procSelfFD int
@@ -44,6 +54,7 @@ func NewClient(o ClientOptions) *Client {
 		numbers:    NewNumbers(o.Policy, o.Key, vfs.NewAnonDev),
 		fds:        newFDCache(o.IdleFDs),
 		procSelfFD: o.ProcSelfFD,
+		remote:     o.Gofer,
 	}
 }
 

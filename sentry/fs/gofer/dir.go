@@ -170,10 +170,19 @@ func (d *dir) Mkdir(c vfs.Caller, name string, a vfs.CreateAttr) (vfs.Inode, err
 	return d.make(name, a, func(dirfd int) error { return unix.Mkdirat(dirfd, name, a.Mode&0o7777) })
 }
 
-// Mknod implements vfs.Dir. Device nodes are EPERM: the host does not allow
-// them in a user namespace (mknod(2)).
+// Mknod implements vfs.Dir. The host does not allow device nodes in a user
+// namespace (mknod(2), EPERM), so the gofer makes them.
 func (d *dir) Mknod(c vfs.Caller, name string, a vfs.CreateAttr, rdev uint64) (vfs.Inode, error) {
-	return d.make(name, a, func(dirfd int) error { return unix.Mknodat(dirfd, name, a.Mode, int(rdev)) })
+	return d.make(name, a, func(dirfd int) error {
+		err := unix.Mknodat(dirfd, name, a.Mode, int(rdev))
+		if err == unix.EPERM && d.fs.client.remote != nil {
+			switch a.Mode & unix.S_IFMT {
+			case unix.S_IFCHR, unix.S_IFBLK:
+				err = d.fs.client.remote.Mknod(dirfd, name, a.Mode, rdev)
+			}
+		}
+		return err
+	})
 }
 
 // Symlink implements vfs.Dir.
