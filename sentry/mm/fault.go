@@ -38,10 +38,14 @@ const (
 	takeOverMax = 2 << 20
 	// fileWindow is how much of a file one fault maps.
 	fileWindow = 16 << 20
-	// oomWait and oomTries are how long a user copy waits for the OOM killer.
-	oomWait  = 2 * time.Millisecond
-	oomTries = 50
+	// oomWait is how long a user copy waits between two tries when memory is
+	// short.
+	oomWait = 2 * time.Millisecond
 )
+
+// oomTries is how often a user copy tries to get memory, while the OOM killer
+// works. Tests change it.
+var oomTries = 50
 
 // HandleFault makes the page at addr accessible in the stub. It returns nil
 // when the guest is to try again, a *Fault with the signal to deliver, or
@@ -406,12 +410,6 @@ func (mm *MM) growStackLocked(addr uint64) *vmaSeg {
 	}
 	if s.V.lock != unlocked && mm.space.locked+n > mm.limits(unix.RLIMIT_MEMLOCK) {
 		return nil
-	}
-	if s.V.file != nil {
-		if s.V.off < n {
-			return nil
-		}
-		s.V.off -= n
 	}
 	mm.vmas.ExtendDown(i, at)
 	mm.space.count(s.V, n, 1)

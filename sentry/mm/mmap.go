@@ -39,7 +39,7 @@ type MMapOpts struct {
 
 // MMap implements mmap(2) and returns the address.
 func (mm *MM) MMap(o MMapOpts) (uint64, error) {
-	if o.Len == 0 || o.Off&pageMask != 0 {
+	if o.Len == 0 || o.Off&pageMask != 0 || o.GrowsDown && (o.Shared || o.File != nil) {
 		return 0, unix.EINVAL
 	}
 	n := (o.Len + pageMask) &^ pageMask
