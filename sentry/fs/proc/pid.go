@@ -18,7 +18,7 @@ type processDir struct{ process }
 type threadDir struct{ process }
 
 // pidTable has the names in both; those only in one follow.
-var pidTable, processTable, threadTable pseudo.Table[process]
+var pidTable, processTable, threadTable, attrTable pseudo.Table[process]
 
 func init() {
 	pidTable = pseudo.Table[process]{
@@ -26,6 +26,10 @@ func init() {
 		{Name: "fdinfo", Type: unix.DT_DIR, Make: func(p process) pseudo.Node { return fdDir{process: p, info: true} }},
 		{Name: "ns", Type: unix.DT_DIR, Make: func(p process) pseudo.Node { return nsDir{p} }},
 		{Name: "net", Type: unix.DT_DIR, Make: func(p process) pseudo.Node { return netDir(p) }},
+		{Name: "attr", Type: unix.DT_DIR, Make: func(p process) pseudo.Node {
+			return pseudo.TableDir[process]{Owner: p, Table: attrTable}
+		}},
+		{Name: "map_files", Type: unix.DT_DIR, Make: func(p process) pseudo.Node { return pseudo.TableDir[process]{Owner: p, Perm: 0o500} }},
 		secret("environ", 0o400, process.environ),
 		secret("auxv", 0o400, process.auxv),
 		plain("status", 0o444, process.status),
@@ -62,6 +66,9 @@ func init() {
 		knob("gid_map", 0o644, process.idMap, process.refuse),
 		knob("projid_map", 0o644, process.idMap, process.refuse),
 		knob("setgroups", 0o644, process.setgroups, process.refuse),
+	}
+	for _, name := range []string{"current", "exec", "fscreate", "keycreate", "prev", "sockcreate"} {
+		attrTable = append(attrTable, knob(name, 0o666, process.noAttr, process.setNoAttr))
 	}
 	processTable = pseudo.Table[process]{
 		{Name: "task", Type: unix.DT_DIR, Make: func(p process) pseudo.Node { return taskDir{p} }},

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/sentry/fs/anon"
 	"runsc/sentry/fs/pseudo"
 	"runsc/sentry/vfs"
 )
@@ -162,7 +163,7 @@ type fdInfo struct {
 // Info implements pseudo.Node.
 func (n fdInfo) Info(vfs.Caller) (pseudo.Info, error) { return n.info(unix.S_IFREG | 0o444) }
 
-// Read implements pseudo.Reader. Files may add lines of their own.
+// Read implements pseudo.Reader. Some kinds of files have lines of their own.
 func (n fdInfo) Read(c vfs.Caller, b *bytes.Buffer) error {
 	f, cloexec := n.file(n.fd)
 	if f == nil {
@@ -182,8 +183,15 @@ func (n fdInfo) Read(c vfs.Caller, b *bytes.Buffer) error {
 		mount = m.ID()
 	}
 	fmt.Fprintf(b, "pos:\t%d\nflags:\t0%o\nmnt_id:\t%d\nino:\t%d\n", f.Offset(), flags, mount, ino)
-	if x, ok := f.Ops().(interface{ FDInfo(*bytes.Buffer) }); ok {
-		x.FDInfo(b)
+	switch x := f.Ops().(type) {
+	case *anon.Eventfd:
+		fmt.Fprintf(b, "eventfd-count: %16x\n", x.Count())
+	case *anon.Signalfd:
+		fmt.Fprintf(b, "sigmask:\t%016x\n", x.Mask())
+	case *anon.Timerfd:
+		value, interval := x.Get()
+		fmt.Fprintf(b, "clockid: %d\nticks: 0\nsettime flags: 00\nit_value: (%d, %d)\nit_interval: (%d, %d)\n",
+			x.ClockID(), value/1e9, value%1e9, interval/1e9, interval%1e9)
 	}
 	return nil
 }

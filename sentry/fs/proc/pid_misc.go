@@ -22,6 +22,12 @@ func (p process) refuse(vfs.Caller, string) error { return unix.EPERM }
 // ignore accepts a setting without effect.
 func (p process) ignore(vfs.Caller, string) error { return nil }
 
+// noAttr and setNoAttr are the files of a security module, of which there is
+// none (security_getprocattr).
+func (p process) noAttr(vfs.Caller, *bytes.Buffer) error { return unix.EINVAL }
+
+func (p process) setNoAttr(vfs.Caller, string) error { return unix.EINVAL }
+
 func (p process) personality(_ vfs.Caller, b *bytes.Buffer) error {
 	if t := p.lead(); t != nil {
 		fmt.Fprintf(b, "%08x\n", t.Personality())
