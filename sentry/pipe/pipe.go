@@ -167,7 +167,10 @@ func (e *End) Write(_ vfs.Caller, _ *vfs.File, src *mem.UserBuf) (int, error) {
 		p.mu.Unlock()
 		return 0, unix.EAGAIN
 	}
-	p.ring.reserve(k, p.capacity)
+	if !p.ring.reserve(k) {
+		p.mu.Unlock()
+		return 0, unix.ENOMEM
+	}
 	n, err := p.ring.copyIn(src, k)
 	p.mu.Unlock()
 	if n > 0 {

@@ -25,6 +25,11 @@ const (
 	// counts per user, the Sentry for the sandbox.
 	softTotal = 64 << 20
 	smallSize = 2 * pageSize
+
+	// hardTotal bounds the rings of a sandbox, which are memory of the
+	// Sentry: a write that needs more fails with ENOMEM, as on Linux when
+	// there is no page.
+	hardTotal = 256 << 20
 )
 
 // total is the number of bytes of all rings.
@@ -38,17 +43,21 @@ type ring struct {
 	n     int    // bytes held
 }
 
-// reserve makes room for n more bytes as far as the capacity max lets.
-func (r *ring) reserve(n, max int) {
-	want := min(r.n+n, max)
-	if want <= len(r.buf) {
-		return
+// reserve makes room for n more bytes, which the capacity allows. It tells
+// whether there is memory for them.
+func (r *ring) reserve(n int) bool {
+	if r.n+n <= len(r.buf) {
+		return true
 	}
 	size := pageSize
-	for size < want {
+	for size < r.n+n {
 		size *= 2
 	}
+	if total.Load()+int64(size) > hardTotal {
+		return false
+	}
 	r.resize(size)
+	return true
 }
 
 // resize moves the bytes to a buffer of size bytes, at least r.n.

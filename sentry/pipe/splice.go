@@ -21,7 +21,10 @@ func (p *Pipe) Fill(max int, fn func(b []byte) (int, error)) (int, error) {
 		p.mu.Unlock()
 		return 0, unix.EAGAIN
 	}
-	p.ring.reserve(k, p.capacity)
+	if !p.ring.reserve(k) {
+		p.mu.Unlock()
+		return 0, unix.ENOMEM
+	}
 	a, b := p.ring.room(k)
 	n, err := fn(a)
 	if err == nil && n == len(a) && len(b) > 0 {
@@ -116,7 +119,9 @@ func transfer(from, to *Pipe, max int, keep bool) (int, Side, error) {
 	if n <= 0 {
 		return 0, Sink, unix.EAGAIN
 	}
-	to.ring.reserve(n, to.capacity)
+	if !to.ring.reserve(n) {
+		return 0, Neither, unix.ENOMEM
+	}
 	a, b := from.ring.data(n)
 	to.ring.append(a)
 	to.ring.append(b)

@@ -14,7 +14,9 @@ import (
 )
 
 // fileOf opens ops.
-func fileOf(ops vfs.FileOps) *vfs.File { return vfs.NewAnonFile("test", ops, unix.O_RDWR|unix.O_NONBLOCK) }
+func fileOf(ops vfs.FileOps) *vfs.File {
+	return vfs.NewAnonFile("test", ops, unix.O_RDWR|unix.O_NONBLOCK)
+}
 
 func readN(f *vfs.File, n int) ([]byte, error) {
 	p := make([]byte, n)

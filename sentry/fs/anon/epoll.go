@@ -2,6 +2,7 @@ package anon
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -94,9 +95,15 @@ const (
 	// EPOLLEXCLUSIVE_OK_BITS).
 	exclusiveBits = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLERR | unix.EPOLLHUP |
 		unix.EPOLLWAKEUP | unix.EPOLLET | unix.EPOLLEXCLUSIVE
+	// maxMembers bounds the interest lists of a sandbox together, in place
+	// of fs.epoll.max_user_watches.
+	maxMembers = 1 << 20
 	// maxNest is how deep epoll instances may watch one another.
 	maxNest = 5
 )
+
+// members counts the members of all instances.
+var members atomic.Int64
 
 // nestMu serializes the additions of epoll instances to others, so that two
 // of them cannot close a loop together (epnested_mutex).
@@ -138,7 +145,7 @@ func (ep *Epoll) Ready(mask waitq.Mask) waitq.Mask {
 }
 
 // Add adds file, known as fd, to the interest list (EPOLL_CTL_ADD). Errors:
-// EEXIST, EINVAL, ELOOP; EPERM for a file that cannot be waited for.
+// EEXIST, EINVAL, ELOOP, ENOSPC; EPERM for a file that cannot be waited for.
 func (ep *Epoll) Add(file *vfs.File, fd int32, events uint32, data uint64) error {
 	child, nested := file.Ops().(*Epoll)
 	if child == ep {
@@ -162,6 +169,10 @@ func (ep *Epoll) Add(file *vfs.File, fd int32, events uint32, data uint64) error
 	key := itemKey{file, fd}
 	if ep.items[key] != nil {
 		return unix.EEXIST
+	}
+	if members.Add(1) > maxMembers {
+		members.Add(-1)
+		return unix.ENOSPC
 	}
 	it := &item{ep: ep, file: file, fd: fd, data: data}
 	it.entry.Func = it.event
@@ -233,6 +244,7 @@ func (ep *Epoll) arm(it *item, events uint32) {
 // drop removes a member. ep.mu is held.
 func (ep *Epoll) drop(it *item) {
 	delete(ep.items, itemKey{it.file, it.fd})
+	members.Add(-1)
 	it.file.Unwatch(it)
 	if child, ok := it.file.Ops().(*Epoll); ok {
 		child.removeParent(ep)

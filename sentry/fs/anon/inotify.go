@@ -3,6 +3,7 @@ package anon
 import (
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -12,13 +13,17 @@ import (
 )
 
 const (
-	// maxQueued and maxWatches are fs.inotify.max_queued_events and
-	// max_user_watches, the latter per instance.
+	// maxQueued is fs.inotify.max_queued_events, of an instance; maxWatches
+	// and maxEvents bound what a sandbox has (max_user_watches).
 	maxQueued  = 16384
 	maxWatches = 65536
+	maxEvents  = 1 << 20
 
 	inotifyHeader = 16 // struct inotify_event without the name
 )
+
+// watchCount and eventCount are of all instances.
+var watchCount, eventCount atomic.Int64
 
 // Inotify is an inotify instance, inotify(7).
 type Inotify struct {
@@ -75,9 +80,12 @@ func (in *Inotify) Release() {
 	in.ctlMu.Lock()
 	defer in.ctlMu.Unlock()
 	for _, w := range in.byWD {
-		w.reg.Remove()
+		in.forgetLocked(w)
 	}
-	in.byWD, in.byInode = nil, nil
+	in.mu.Lock()
+	eventCount.Add(-int64(len(in.events)))
+	in.events, in.dead = nil, nil
+	in.mu.Unlock()
 }
 
 // Queue implements vfs.Waitable.
@@ -113,7 +121,8 @@ func (in *Inotify) Add(p vfs.Path, mask uint32) (int32, error) {
 		w.reg.SetMask(vfsMask(keep))
 		return w.wd, nil
 	}
-	if len(in.byWD) >= maxWatches {
+	if watchCount.Add(1) > maxWatches {
+		watchCount.Add(-1)
 		return 0, unix.ENOSPC
 	}
 	in.lastWD++
@@ -148,6 +157,7 @@ func (in *Inotify) Remove(wd int32) error {
 func (in *Inotify) forgetLocked(w *watch) {
 	delete(in.byWD, w.wd)
 	delete(in.byInode, w.inode)
+	watchCount.Add(-1)
 	w.reg.Remove()
 }
 
@@ -198,12 +208,13 @@ func (in *Inotify) queueLocked(e inotifyEvent) {
 	if n > 0 && in.events[n-1] == e {
 		return
 	}
-	if n >= maxQueued {
+	if n >= maxQueued || n > 0 && eventCount.Load() >= maxEvents {
 		e = inotifyEvent{wd: -1, mask: unix.IN_Q_OVERFLOW}
 		if in.events[n-1] == e {
 			return
 		}
 	}
+	eventCount.Add(1)
 	in.events = append(in.events, e)
 	in.bytes += e.size()
 }
@@ -248,6 +259,7 @@ func (in *Inotify) take(room int) (inotifyEvent, error) {
 		return e, unix.EINVAL
 	}
 	in.events = in.events[1:]
+	eventCount.Add(-1)
 	if len(in.events) == 0 {
 		in.events = nil
 	}
