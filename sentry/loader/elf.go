@@ -153,15 +153,9 @@ type loaded struct {
 	info       mm.ProcInfo // code and data
 }
 
-// place says where an ELF file may go: at its own addresses (ET_EXEC), or
-// biased to base if that is free, else anywhere.
-type place struct {
-	base  uint64 // 0 is anywhere
-	fixed bool
-}
-
-// load maps f into m.
-func (f *elfFile) load(m *mm.MM, at place) (loaded, error) {
+// load maps f into m: ET_EXEC at its own addresses, ET_DYN biased to base if
+// that is free, else (or for 0) anywhere.
+func (f *elfFile) load(m *mm.MM, base uint64) (loaded, error) {
 	lo, hi, alignTo, err := f.extent()
 	if err != nil {
 		return loaded{}, err
@@ -172,7 +166,7 @@ func (f *elfFile) load(m *mm.MM, at place) (loaded, error) {
 	}
 	l := loaded{}
 	if f.dyn {
-		if l.bias, err = f.reserve(m, at.base, lo, hi, alignTo); err != nil {
+		if l.bias, err = f.reserve(m, base, lo, hi, alignTo); err != nil {
 			return loaded{}, err
 		}
 	} else if lo < 0x10000 {

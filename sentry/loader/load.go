@@ -34,25 +34,22 @@ func (e *Exec) Load(m *mm.MM) (Image, error) {
 		}
 	}
 	// A position independent program goes to its own region, far below the
-	// mmap base; without interpreter (ld.so itself, static PIE) it goes there too
-	// unless it is taken, so that the heap has room behind it.
-	var at place
-	if f.dyn {
-		at.base = dynBase
+	// mmap base, with the heap behind it. One without interpreter (ld.so
+	// itself, a static PIE) goes where mmap puts it, as interpreters do.
+	var base uint64
+	if f.dyn && name != "" {
+		base = dynBase
 		if !e.NoRandom {
-			at.base += mm.Random(28) * pageSize
-		}
-		if name == "" {
-			at.base = 0
+			base += mm.Random(28) * pageSize
 		}
 	}
-	prog, err := f.load(m, at)
+	prog, err := f.load(m, base)
 	if err != nil {
 		return Image{}, err
 	}
 	img := Image{Entry: prog.entry}
 	if interp != nil {
-		l, err := interp.load(m, place{})
+		l, err := interp.load(m, 0)
 		if err != nil {
 			return Image{}, err
 		}

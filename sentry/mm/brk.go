@@ -54,7 +54,7 @@ func (mm *MM) Brk(addr uint64) uint64 {
 	case to > from:
 		v := &vma{prot: platform.Read | platform.Write, maxProt: AnyProt, name: "[heap]", lock: mm.future}
 		if mm.mayExpandLocked(v, to-from, 0) != nil || !mm.freeLocked(from, to) ||
-			!mm.gapOKLocked(from, to, false) ||
+			!mm.gapOKLocked(from, to) ||
 			v.lock != unlocked && mm.space.locked+to-from > mm.limits(unix.RLIMIT_MEMLOCK) {
 			mm.mu.Unlock()
 			return old

@@ -156,7 +156,7 @@ func (mm *MM) chooseLocked(n uint64, o *MMapOpts) (addr, freed uint64, err error
 	if hint != 0 {
 		hint = max(hint, minAddr)
 	}
-	addr, err = mm.findLocked(n, hint, o.Low2G, o.GrowsDown)
+	addr, err = mm.findLocked(n, hint, o.Low2G)
 	return addr, 0, err
 }
 
@@ -171,8 +171,8 @@ func (mm *MM) mappedLocked(start, end uint64) (n uint64) {
 
 // findLocked finds n free bytes: at hint, else as high as possible below the
 // mmap base, else anywhere (arch_get_unmapped_area_topdown).
-func (mm *MM) findLocked(n, hint uint64, low2G, stack bool) (uint64, error) {
-	if hint != 0 && hint <= arch.GuestTop-n && mm.freeLocked(hint, hint+n) && mm.gapOKLocked(hint, hint+n, stack) &&
+func (mm *MM) findLocked(n, hint uint64, low2G bool) (uint64, error) {
+	if hint != 0 && hint <= arch.GuestTop-n && mm.freeLocked(hint, hint+n) && mm.gapOKLocked(hint, hint+n) &&
 		(!low2G || hint+n <= 1<<31) {
 		return hint, nil
 	}
@@ -194,7 +194,7 @@ func (mm *MM) findLocked(n, hint uint64, low2G, stack bool) (uint64, error) {
 
 // gapOKLocked tells whether [start, end) keeps the stack guard gap below the
 // vma that follows, if that is a stack.
-func (mm *MM) gapOKLocked(start, end uint64, _ bool) bool {
+func (mm *MM) gapOKLocked(start, end uint64) bool {
 	i := mm.vmas.Search(end)
 	return i == mm.vmas.Len() || !mm.vmas.At(i).V.grows || mm.vmas.At(i).Start-end >= stackGuardGap
 }

@@ -103,7 +103,7 @@ func (mm *MM) remap(old, oldLen, newLen uint64, fixed, keep, mayMove bool, newAd
 		return remapped{}, err
 	}
 	inPlace := !fixed && !keep && oldLen > 0 && old+oldLen == vend && vend <= arch.GuestTop-grow &&
-		mm.freeLocked(vend, vend+grow) && mm.gapOKLocked(vend, vend+grow, false)
+		mm.freeLocked(vend, vend+grow) && mm.gapOKLocked(vend, vend+grow)
 	piece := *v
 	piece.next, piece.ahead = 0, 0
 	mm.mu.Unlock()
@@ -159,7 +159,11 @@ func (mm *MM) move(old, oldLen, newLen uint64, fixed, keep bool, to uint64, v *v
 	mm.mu.Lock()
 	if !fixed {
 		var err error
-		if to, err = mm.findLocked(newLen, to*b2u(keep), false, v.grows); err != nil {
+		hint := uint64(0)
+		if keep {
+			hint = to // MREMAP_DONTUNMAP takes the new address as a hint
+		}
+		if to, err = mm.findLocked(newLen, hint, false); err != nil {
 			mm.mu.Unlock()
 			mm.undoMapping(v, newLen)
 			return 0, err
@@ -180,13 +184,6 @@ func (mm *MM) move(old, oldLen, newLen uint64, fixed, keep bool, to uint64, v *v
 	mm.unlock()
 	mm.dropMappings(dead)
 	return to, nil
-}
-
-func b2u(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // movePagesLocked moves the pages of [from, from+n) to an address without any.

@@ -179,7 +179,7 @@ func (mm *MM) removeLocked(start, end uint64) []deadMapping {
 	return dead
 }
 
-// gapBelow tells whether [start, end) is free.
+// freeLocked tells whether [start, end) is free.
 func (mm *MM) freeLocked(start, end uint64) bool {
 	return !mm.vmas.Overlaps(start, end)
 }
