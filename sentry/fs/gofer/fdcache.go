@@ -37,7 +37,8 @@ type handle struct {
 // Those in use are bounded by what uses them (open files, running calls);
 // idle ones stay open up to a number, the longest idle is closed first.
 type fdCache struct {
-	max int
+	max   int // idle descriptors
+	limit int // descriptors in all
 
 	mu sync.Mutex
 	// mu guards inode.handles, inode.gone and:
@@ -45,8 +46,14 @@ type fdCache struct {
 	open int
 }
 
+// newFDCache returns a cache that keeps a quarter of the process's descriptors
+// for others: whatever guests open, the Sentry must go on working.
 func newFDCache(max int) *fdCache {
-	c := &fdCache{max: max}
+	c := &fdCache{max: max, limit: 1024}
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err == nil {
+		c.limit = int(min(r.Cur, 1<<20) / 4 * 3)
+	}
 	c.idle.Init()
 	return c
 }
@@ -177,9 +184,27 @@ func (c *fdCache) shrink() bool {
 	return len(fds) > 0
 }
 
+func (c *fdCache) full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open >= c.limit
+}
+
+// count adds to the number of open descriptors what is not a handle.
+func (c *fdCache) count(n int) {
+	c.mu.Lock()
+	c.open += n
+	c.mu.Unlock()
+}
+
 // retry calls open, again after closing idle descriptors when the process has
 // too many. The guest then sees the table of the system full, not its own.
 func (c *fdCache) retry(open func() (int, error)) (int, error) {
+	for c.full() {
+		if !c.shrink() {
+			return -1, unix.ENFILE
+		}
+	}
 	for {
 		fd, err := open()
 		switch {

@@ -646,6 +646,28 @@ func TestDeepTree(t *testing.T) {
 	})
 }
 
+// TestDescriptorReserve opens more files than the client may have open.
+func TestDescriptorReserve(t *testing.T) {
+	x := newTree(t, Exclusive, 0)
+	x.cl.fds.limit = 20
+	var open []vfs.FileOps
+	var err error
+	for n := 0; err == nil && n < 30; n++ {
+		i, ops, cerr := x.root.CreateOpen(nil, fmt.Sprint("f", n), attr(0o644), unix.O_RDWR)
+		if err = cerr; err == nil {
+			open = append(open, ops)
+			i.DecRef()
+		}
+	}
+	if err != unix.ENFILE || len(open) < 15 {
+		t.Errorf("%d files open, then %v", len(open), err)
+	}
+	for _, ops := range open {
+		ops.Release()
+	}
+	x.create(x.root, "last", "x").DecRef()
+}
+
 // TestDescriptorLimit walks and opens with hardly any descriptors left.
 func TestDescriptorLimit(t *testing.T) {
 	x := newTree(t, Exclusive, 100000)

@@ -33,7 +33,7 @@ func openat(dirfd int, name string, flags int, mode uint32) (int, error) {
 
 // statx returns the attributes of name below fd, or of fd itself for "".
 func statx(fd int, name string) (*unix.Statx_t, error) {
-	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
+	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}

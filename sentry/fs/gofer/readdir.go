@@ -39,6 +39,7 @@ func (f *dirFile) Release() {
 	if f.open {
 		unix.Close(f.fd)
 		f.open = false
+		f.d.fs.client.fds.count(-1)
 	}
 }
 
@@ -105,6 +106,7 @@ func (f *dirFile) openLocked() error {
 		return err
 	}
 	f.fd, f.open, f.host = fd, true, 0
+	f.d.fs.client.fds.count(1)
 	return nil
 }
 
