@@ -27,6 +27,10 @@ func fakeSandbox(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := b.WaitPlaced(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	srv, err := control.New(b.Control)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -131,6 +131,16 @@ func memoryUsage(cgroup uint64, guest *controlapi.StatsResponse) uint64 {
 }
 
 func fillV1(m *cgroup1.Metrics, guest *controlapi.StatsResponse, limits controlapi.Limits, ooms uint64) {
+	// containerd's metrics take these for granted.
+	if m.CPU == nil {
+		m.CPU = &cgroup1.CPUStat{}
+	}
+	if m.CPU.Usage == nil {
+		m.CPU.Usage = &cgroup1.CPUUsage{}
+	}
+	if m.CPU.Throttling == nil {
+		m.CPU.Throttling = &cgroup1.Throttle{}
+	}
 	if m.Memory == nil {
 		m.Memory = &cgroup1.MemoryStat{}
 	}
@@ -152,6 +162,9 @@ func fillV1(m *cgroup1.Metrics, guest *controlapi.StatsResponse, limits controla
 }
 
 func fillV2(m *cgroup2.Metrics, guest *controlapi.StatsResponse, limits controlapi.Limits, ooms uint64) {
+	if m.CPU == nil {
+		m.CPU = &cgroup2.CPUStat{}
+	}
 	if m.Memory == nil {
 		m.Memory = &cgroup2.MemoryStat{}
 	}

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -178,6 +177,9 @@ func startSandbox(a sandboxArgs) (_ *sandbox, err error) {
 	defer ch.closeFar()
 	undo.add(ch.closeNear)
 
+	if _, err := ch.config.Write(bootConfig); err != nil {
+		return nil, fmt.Errorf("boot config: %w", err)
+	}
 	// The cgroup is made meanwhile; it is removed after the processes' end.
 	made := make(chan error, 1)
 	go func() {
@@ -215,15 +217,12 @@ func startSandbox(a sandboxArgs) (_ *sandbox, err error) {
 			return nil, fmt.Errorf("process.oomScoreAdj: %w", err)
 		}
 	}
-	// The Sentry boots in its cgroup, or what it allocates and clones would be
-	// in ours; the gofer can follow.
+	// The Sentry waits for the end of its config before it clones anything; the
+	// gofer can follow.
 	if err := sb.cgroup.Add(sb.proc.Pid); err != nil {
 		return nil, fmt.Errorf("cgroup %s: %w", a.cgroup, err)
 	}
 	watch.lap("enter cgroup")
-	if _, err := ch.config.Write(bootConfig); err != nil {
-		return nil, fmt.Errorf("boot config: %w", err)
-	}
 	ch.config.Close()
 	if err := sb.cgroup.Add(sb.gofer.Pid); err != nil {
 		return nil, fmt.Errorf("cgroup %s: %w", a.cgroup, err)
@@ -250,7 +249,7 @@ func (a *sandboxArgs) bootConfig() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(controlapi.BootConfig{
+	return controlapi.EncodeBootConfig(&controlapi.BootConfig{
 		Version:     controlapi.Version,
 		SandboxID:   a.id,
 		NumCPUs:     a.conf.NumCPUs,

@@ -1,6 +1,7 @@
 package controlapi
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -36,15 +37,40 @@ type Boot struct {
 	Log *os.File
 	// Gofer is the socket to the gofer process (fsproto).
 	Gofer *os.File
+
+	config *os.File
+}
+
+// WaitPlaced returns when the shim has put the process into its cgroup, which
+// takes some milliseconds. Nothing may be cloned before: it would stay in the
+// shim's. Large allocations should wait too.
+func (b *Boot) WaitPlaced() error {
+	defer b.config.Close()
+	// The shim closes its end when it is done.
+	n, err := b.config.Read(make([]byte, 1))
+	if err != io.EOF {
+		return fmt.Errorf("boot config: %d bytes too many, %v", n, err)
+	}
+	return nil
 }
 
 // maxBootConfig bounds the config that a sandbox process reads.
 const maxBootConfig = 1 << 20
 
+// EncodeBootConfig returns what OpenBoot reads from ConfigFD. The descriptor
+// must stay open until the process is in its cgroup, see WaitPlaced.
+func EncodeBootConfig(c *BootConfig) ([]byte, error) {
+	body, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...), nil
+}
+
 // Numbers of the descriptors that a sandbox process inherits.
 const (
 	ControlFD = 3 // socket to the shim
-	ConfigFD  = 4 // BootConfig as JSON, up to EOF
+	ConfigFD  = 4 // BootConfig, then the end of the file when placed
 	LogFD     = 5 // log lines
 	GoferFD   = 6 // socket to the gofer
 )
@@ -66,19 +92,28 @@ func OpenBoot(args []string) (*Boot, error) {
 	if cf == nil {
 		return nil, errors.New("boot config: bad descriptor")
 	}
-	defer cf.Close()
-	data, err := io.ReadAll(io.LimitReader(cf, maxBootConfig))
-	if err != nil {
+	// A length and so many bytes; the end of the file comes later.
+	var head [4]byte
+	if _, err := io.ReadFull(cf, head[:]); err != nil {
+		return nil, fmt.Errorf("boot config: %w", err)
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > maxBootConfig {
+		return nil, fmt.Errorf("boot config of %d bytes", n)
+	}
+	data := make([]byte, n)
+	if _, err := io.ReadFull(cf, data); err != nil {
 		return nil, fmt.Errorf("boot config: %w", err)
 	}
 	b := &Boot{
 		Control: os.NewFile(uintptr(*control), "control"),
 		Log:     os.NewFile(uintptr(*log), "log"),
 		Gofer:   os.NewFile(uintptr(*gofer), "gofer"),
+		config:  cf,
 	}
 	// Descriptors given by number are not close-on-exec; nothing that the
 	// sandbox starts may inherit them.
-	for _, fd := range []int{*control, *log, *gofer} {
+	for _, fd := range []int{*control, *config, *log, *gofer} {
 		unix.CloseOnExec(fd)
 	}
 	if err := json.Unmarshal(data, &b.Config); err != nil {

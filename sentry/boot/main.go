@@ -79,6 +79,9 @@ func newSentry(b *controlapi.Boot) (*Sentry, error) {
 	if s.memory, err = mem.New(); err != nil {
 		return nil, fmt.Errorf("cannot make guest memory: %w", err)
 	}
+	if err := b.WaitPlaced(); err != nil {
+		return nil, err
+	}
 	if s.platform, err = systrap.New(systrap.Options{KeepFDs: []int{s.memory.FD()}}); err != nil {
 		return nil, fmt.Errorf("cannot start the platform: %w", err)
 	}
