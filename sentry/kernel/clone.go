@@ -5,6 +5,7 @@ import (
 
 	"runsc/pkg/abi"
 	"runsc/pkg/abi/linux"
+	"runsc/pkg/ksync"
 	"runsc/pkg/waitq"
 	"runsc/sentry/errs"
 	"runsc/sentry/mm"
@@ -205,10 +206,19 @@ func shared[T counted](share bool, v T, fork func() T) T {
 }
 
 func newTask(k *Kernel, c *Container) *Task {
-	return &Task{
+	t := &Task{
 		k: k, container: c, waiter: waitq.NewWaiter(), intr: make(chan struct{}, 1),
 		startTime: k.clock.Monotonic(),
 	}
+	ksync.Rank(&t.mu, "kernel.Task.mu")
+	return t
+}
+
+func newThreadGroup(c *Container) *ThreadGroup {
+	tg := &ThreadGroup{k: c.k, container: c, startTime: c.k.clock.Monotonic()}
+	ksync.Rank(&tg.sigmu, "kernel.ThreadGroup.sigmu")
+	ksync.Rank(&tg.timers.mu, "kernel.groupTimers.mu")
+	return tg
 }
 
 // discard undoes newChild.
@@ -223,7 +233,8 @@ func (t *Task) discard(*CloneArgs) {
 // forkGroup returns the new process's thread group, without a task.
 func (t *Task) forkGroup(flags uint64) *ThreadGroup {
 	p := t.tg
-	tg := &ThreadGroup{k: t.k, container: t.container, startTime: t.k.clock.Monotonic(), started: true}
+	tg := newThreadGroup(t.container)
+	tg.started = true
 	tg.limits.Store(p.limits.Load())
 	tg.oomScoreAdj.Store(p.oomScoreAdj.Load())
 	tg.oomScoreAdjMin.Store(p.oomScoreAdjMin.Load())

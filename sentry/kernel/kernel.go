@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"runsc/pkg/ksync"
 	"runsc/sentry/clock"
 	"runsc/sentry/futex"
 	"runsc/sentry/loader"
@@ -43,7 +44,7 @@ type Kernel struct {
 	start   int64 // monotonic ns at New, for uptime
 
 	// mu is Linux's tasklist_lock.
-	mu sync.Mutex
+	mu ksync.Mutex
 	// mu guards: every PID and PIDNamespace, the parents, children, groups
 	// and sessions of all thread groups, their thread lists (with sigmu),
 	// exit and wait states, containers and these:
@@ -77,6 +78,7 @@ func New(cfg Config) *Kernel {
 		containers: make(map[string]*Container),
 		users:      make(map[uint32]*user),
 	}
+	ksync.Rank(&k.mu, "kernel.Kernel.mu")
 	k.nextSerial.Store(firstNamespaceInode)
 	k.rootNS = k.newPIDNamespace(nil)
 	return k

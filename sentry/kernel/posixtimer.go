@@ -1,11 +1,10 @@
 package kernel
 
 import (
-	"sync"
-
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/abi/linux"
+	"runsc/pkg/ksync"
 	"runsc/sentry/arch"
 	"runsc/sentry/clock"
 )
@@ -21,7 +20,7 @@ type posixTimer struct {
 	host   *clock.Timer // or:
 	cpu    *cpuTimer
 
-	mu sync.Mutex
+	mu ksync.Mutex
 	// mu guards:
 	queued  bool   // its signal is pending
 	pending uint64 // expirations since the signal was queued
@@ -36,6 +35,7 @@ const delayTimerMax = 0x7fffffff
 // the timer's id. Own.
 func (t *Task) CreateTimer(clk int32, ev *linux.Sigevent) (int32, error) {
 	p := &posixTimer{clk: clk, tg: t.tg, event: linux.Sigevent{Signo: int32(unix.SIGALRM)}}
+	ksync.Rank(&p.mu, "kernel.posixTimer.mu")
 	if ev != nil {
 		p.event = *ev
 	}

@@ -33,10 +33,8 @@ var defaultLimits = func() (l [linux.RLIM_NLIMITS]unix.Rlimit) {
 // program (ENOENT, EACCES, ENOEXEC...) are bare errnos.
 func (c *Container) CreateProcess(cfg ProcessConfig) (*ThreadGroup, error) {
 	k := c.k
-	tg := &ThreadGroup{
-		k: k, container: c, execID: cfg.ExecID, isInit: cfg.Init, isExec: !cfg.Init,
-		startTime: k.clock.Monotonic(),
-	}
+	tg := newThreadGroup(c)
+	tg.execID, tg.isInit, tg.isExec = cfg.ExecID, cfg.Init, !cfg.Init
 	l := defaultLimits
 	for r, v := range cfg.Limits {
 		l[r] = v

@@ -1,12 +1,12 @@
 package kernel
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/abi/linux"
+	"runsc/pkg/ksync"
 	"runsc/pkg/waitq"
 	"runsc/sentry/arch"
 )
@@ -130,13 +130,14 @@ func (q *sigQueue) discardTimer(tm *posixTimer) {
 type SigHandlers struct {
 	refs atomic.Int32
 
-	mu sync.Mutex
+	mu ksync.Mutex
 	// mu guards:
 	actions [linux.NSIG]arch.SigAction
 }
 
 func newSigHandlers() *SigHandlers {
 	h := &SigHandlers{}
+	ksync.Rank(&h.mu, "kernel.SigHandlers.mu")
 	h.refs.Store(1)
 	return h
 }

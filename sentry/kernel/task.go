@@ -1,11 +1,11 @@
 package kernel
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/ksync"
 	"runsc/pkg/waitq"
 	"runsc/sentry/arch"
 	"runsc/sentry/cred"
@@ -48,7 +48,7 @@ type Task struct {
 	// tg.sigmu guards:
 	sig taskSignals
 
-	mu sync.Mutex
+	mu ksync.Mutex
 	// mu guards (the task's goroutine alone writes, so that it may read
 	// without mu); nil or zero after exit:
 	mm      *mm.MM

@@ -1,12 +1,12 @@
 package kernel
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/abi/linux"
+	"runsc/pkg/ksync"
 	"runsc/pkg/waitq"
 	"runsc/sentry/mm"
 	"runsc/sentry/vfs"
@@ -54,7 +54,7 @@ type ThreadGroup struct {
 	tasks []*Task
 
 	// sigmu guards (Linux's siglock):
-	sigmu sync.Mutex
+	sigmu ksync.Mutex
 	sig   groupSignals
 
 	// childQ is notified when a child changes state: wait(2) sleeps here.

@@ -2,18 +2,18 @@ package kernel
 
 import (
 	"math"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/abi/linux"
+	"runsc/pkg/ksync"
 	"runsc/sentry/arch"
 	"runsc/sentry/clock"
 )
 
 // groupTimers are the interval and POSIX timers of a process.
 type groupTimers struct {
-	mu sync.Mutex
+	mu ksync.Mutex
 	// mu guards:
 	real  *clock.Timer // ITIMER_REAL
 	cpu   [2]*cpuTimer // ITIMER_VIRTUAL, ITIMER_PROF
@@ -125,7 +125,7 @@ type cpuTimer struct {
 	now  *clock.Clock
 	fire func(uint64)
 
-	mu sync.Mutex
+	mu ksync.Mutex
 	// mu guards:
 	expires  int64 // CPU time; 0 disarmed
 	interval int64
@@ -136,6 +136,7 @@ type cpuTimer struct {
 
 func newCPUTimer(now *clock.Clock, clk func() int64, fire func(uint64)) *cpuTimer {
 	c := &cpuTimer{clk: clk, now: now, fire: fire}
+	ksync.Rank(&c.mu, "kernel.cpuTimer.mu")
 	c.host = clock.NewTimer(now, func(uint64) { c.look() })
 	return c
 }
