@@ -14,6 +14,9 @@ const brkRandomBits = 25
 // Load maps e.File, an ELF file, its interpreter, the vDSO and the stack into
 // m, which is empty. Prepare came before. On an error m is to be dropped.
 func (e *Exec) Load(m *mm.MM) (Image, error) {
+	if e.NoRandom {
+		m.NoRandom()
+	}
 	f, err := parseELF(e.File, unix.ENOEXEC)
 	if err != nil {
 		return Image{}, err

@@ -23,7 +23,7 @@
 //
 // # Locks
 //
-// File.mu is a leaf. File.gate is held for reading around each write by the
+// File.reclaimMu comes before File.mu, which is a leaf. File.gate is held for reading around each write by the
 // Sentry (BeginWrite), and nothing is locked inside it. OnLimit hooks run
 // without any lock of this package, but with those of the caller.
 package mem

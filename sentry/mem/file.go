@@ -29,6 +29,8 @@ type File struct {
 	fd   int
 	root *Account // charged when the caller names no account
 
+	reclaimMu sync.Mutex // held while frames are punched, before mu
+
 	mu sync.Mutex
 	// mu guards:
 	free       []*window // windows without pages, owner or dirt
@@ -65,6 +67,8 @@ func New() (*File, error) {
 
 // Close frees everything. No frame may be in use.
 func (f *File) Close() {
+	f.reclaimMu.Lock()
+	defer f.reclaimMu.Unlock()
 	f.mu.Lock()
 	f.closed = true
 	if f.timer != nil {

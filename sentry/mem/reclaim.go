@@ -73,7 +73,13 @@ func (f *File) charge(a *Account, n uint64, k Kind) error {
 // Reclaim returns all freed frames to the host. It runs in the background by
 // itself.
 func (f *File) Reclaim() {
+	f.reclaimMu.Lock()
+	defer f.reclaimMu.Unlock()
 	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return
+	}
 	if f.timer != nil {
 		f.timer.Stop()
 		f.timer = nil
@@ -126,14 +132,8 @@ func (f *File) Reclaim() {
 // punch gives the pages of r back to the host; they read as zero afterwards.
 func (f *File) punch(r Range) {
 	err := unix.Fallocate(f.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.Start), int64(r.Len()))
-	if err != nil && !f.isClosed() {
+	if err != nil {
 		// The pages must not be handed out with old contents.
 		panic("mem: cannot punch the memfile: " + err.Error())
 	}
-}
-
-func (f *File) isClosed() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.closed
 }

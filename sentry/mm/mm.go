@@ -44,7 +44,7 @@ type MM struct {
 	acct   *mem.Account
 	group  platform.Group
 	limits LimitFunc
-	layout layout
+	layout layout // changed by the loader only
 
 	users atomic.Int32
 	as    atomic.Pointer[platform.AddressSpace] // mapMu is held to set it
@@ -104,7 +104,7 @@ type ProcInfo struct {
 // to acct and whose stubs come from group.
 func New(mf *mem.File, acct *mem.Account, group platform.Group, limits LimitFunc) *MM {
 	mm := newMM(mf, acct, group, limits)
-	mm.layout = pickLayout(limits(unix.RLIMIT_STACK))
+	mm.layout = pickLayout(limits(unix.RLIMIT_STACK), Random(28)<<12, Random(22)<<12)
 	return mm
 }
 
@@ -127,7 +127,7 @@ func Random(bits uint) uint64 {
 
 // pickLayout follows mmap_base of arch/x86/mm/mmap.c: the stack gets its
 // limit, between 128 MiB and 5/6 of the address space, below a random top.
-func pickLayout(stackLimit uint64) layout {
+func pickLayout(stackLimit, mmapRandom, stackRandom uint64) layout {
 	const maxStackRandom = 0x3fffff << 12
 	gap := stackLimit
 	pad := uint64(maxStackRandom + stackGuardGap)
@@ -136,10 +136,14 @@ func pickLayout(stackLimit uint64) layout {
 	}
 	gap = min(max(gap, 128<<20), arch.GuestTop/6*5) &^ pageMask
 	return layout{
-		mmapBase: arch.GuestTop - gap - Random(28)<<12,
-		stackTop: arch.GuestTop - Random(22)<<12,
+		mmapBase: arch.GuestTop - gap - mmapRandom,
+		stackTop: arch.GuestTop - stackRandom,
 	}
 }
+
+// NoRandom takes the randomness out of the layout (ADDR_NO_RANDOMIZE). The
+// loader calls it before it maps anything.
+func (mm *MM) NoRandom() { mm.layout = pickLayout(mm.limits(unix.RLIMIT_STACK), 0, 0) }
 
 // StackTop is where the loader ends the stack.
 func (mm *MM) StackTop() uint64 { return mm.layout.stackTop }
