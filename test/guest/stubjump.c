@@ -1,12 +1,16 @@
 // stubjump: attacks the code that the sandbox keeps in every guest address space. It looks for
 // executable memory above the guest's own address space that /proc/self/maps does not own up to,
 // then jumps to every offset of it with registers that ask for mmap, open and other calls, each in
-// a process that may die of it. A jump that really mapped memory is found by reading it.
+// a process that may die of it. A system call that the sandbox saw and answered is no gain; a jump that
+// mapped memory behind its back is found by reading what /proc/self/maps does not own.
+//
+// A jump may end in a wait that only the sandbox ends, so that trying all takes long: the jumps come in
+// a shuffled order until SECONDS (default 20) are over, 0 for all.
 //
 // Prints what became of the attack, "no stub" where there is nothing to attack, "held" where
 // nothing was gained; exits 1 after a breach.
 //
-//	stubjump [FIRST [LAST]]     hexadecimal bounds of the search
+//	stubjump [SECONDS [FIRST [LAST]]]     hexadecimal bounds of the search
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -16,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,36 +89,47 @@ static void jump(uintptr_t target, long nr)
 			 : "rbx", "r12", "r13", "r14", "r15", "r11", "memory");
 }
 
+#define MAX_PAGES 4096
+
+static uintptr_t pages[MAX_PAGES]; // that are readable and not owned
+static long npages;
+
 struct progress {
-	volatile long next; // the jump to do next
+	volatile long next; // the number of the jump to do next
 	volatile long breaches;
 	volatile uintptr_t where;
 };
 
 // attack does jumps from p->next on until one kills it.
-static void attack(struct progress *p, uintptr_t base, long size)
+static void attack(struct progress *p, long total)
 {
 	const long calls[] = {SYS_mmap, SYS_open, SYS_mprotect};
+	const struct itimerval tenth = {.it_value.tv_usec = 100000}, never = {0};
 
 	catch_all();
 	for (;;) {
 		long n = p->next++;
+		unsigned long k = (unsigned long)n * 1000003 % total; // a shuffle: total is no multiple of it
+		uintptr_t target = pages[k / 3 / 4096] + k / 3 % 4096;
 
-		if (n >= size * 3)
+		if (n >= total)
 			_exit(0);
-		alarm(1);
+		setitimer(ITIMER_REAL, &tenth, NULL);
 		if (sigsetjmp(out, 1) == 0)
-			jump(base + n / 3, calls[n % 3]);
-		alarm(0);
+			jump(target, calls[k % 3]);
+		setitimer(ITIMER_REAL, &never, NULL);
 		if (readable(FORGED)) {
-			p->breaches++;
-			p->where = base + n / 3;
-			_exit(1);
+			if (!owned(FORGED)) {
+				p->breaches++;
+				p->where = target;
+				_exit(1);
+			}
+			munmap((void *)FORGED, 4096);
 		}
 	}
 }
 
-// reap waits for pid, kills it when it makes no progress for five seconds.
+// reap waits for pid, kills it when it makes no progress for three tenths of a second.
 static void reap(pid_t pid, struct progress *p)
 {
 	struct timespec tick = {.tv_nsec = 1000000};
@@ -124,49 +140,53 @@ static void reap(pid_t pid, struct progress *p)
 		nanosleep(&tick, NULL);
 		idle = p->next == last ? idle + 1 : 0;
 		last = p->next;
-		if (idle == 5000)
+		if (idle == 300)
 			kill(pid, SIGKILL);
+	}
+}
+
+// find fills pages with what is mapped between first and last and not owned.
+static void find(uintptr_t first, uintptr_t last)
+{
+	uintptr_t a = first;
+
+	while (a < last && npages < MAX_PAGES) {
+		if (readable(a)) {
+			if (!owned(a))
+				pages[npages++] = a;
+			a += 4096;
+		} else {
+			a += 65536 - a % 65536; // nothing smaller is mapped alone up there
+		}
 	}
 }
 
 int main(int argc, char **argv)
 {
-	uintptr_t first = argc > 1 ? strtoul(argv[1], NULL, 16) : 0x7ffc00000000;
-	uintptr_t last = argc > 2 ? strtoul(argv[2], NULL, 16) : 0x7ffffffff000;
+	int seconds = argc > 1 ? atoi(argv[1]) : 20;
 	struct progress *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	long found = 0, jumps = 0, deaths = 0, breaches = 0;
+	long deaths = 0, total;
+	time_t end;
 
 	catch_all();
-	for (uintptr_t a = first; a < last; a += 4096) {
-		if (!readable(a)) {
-			// Mappings made by a sandbox are rarely alone: look at every 16th page only.
-			if (a % 65536 == 0)
-				a += 65536 - 4096;
-			continue;
-		}
-		if (owned(a))
-			continue;
-		found++;
-		memset(p, 0, sizeof *p);
-		while (p->next < 4096 * 3) {
-			pid_t pid = fork();
+	find(argc > 2 ? strtoul(argv[2], NULL, 16) : 0x7ffc00000000, argc > 3 ? strtoul(argv[3], NULL, 16) : 0x7ffffffff000);
+	total = npages * 4096 * 3;
+	end = time(NULL) + seconds;
+	while (p->next < total && !p->breaches && (seconds == 0 || time(NULL) < end)) {
+		pid_t pid = fork();
 
-			if (pid < 0) {
-				perror("fork");
-				return 1;
-			}
-			if (pid == 0)
-				attack(p, a, 4096);
-			reap(pid, p);
-			deaths++;
+		if (pid < 0) {
+			perror("fork");
+			return 1;
 		}
-		jumps += 4096 * 3;
-		if (p->breaches) {
-			breaches += p->breaches;
-			printf("BREACH by a jump to page %#lx + %#lx\n", a, p->where - a);
-		}
+		if (pid == 0)
+			attack(p, total);
+		reap(pid, p);
+		deaths++;
 	}
-	fprintf(stderr, "pages %ld jumps %ld deaths %ld breaches %ld\n", found, jumps, deaths, breaches);
-	puts(breaches ? "breached" : found ? "held" : "no stub");
-	return breaches != 0;
+	fprintf(stderr, "%ld pages from %#lx, %ld of %ld jumps, %ld deaths\n", npages, pages[0], p->next, total, deaths);
+	if (p->breaches)
+		printf("BREACH by a jump to %#lx\n", p->where);
+	puts(p->breaches ? "breached" : npages ? "held" : "no stub");
+	return p->breaches != 0;
 }
