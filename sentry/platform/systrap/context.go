@@ -36,12 +36,13 @@ type context struct {
 	fresh  bool   // the thread has unknown segment bases
 
 	// owned by the goroutine that calls Switch:
-	f      sigFrame  // copy of the last frame
-	fs, gs uint64    // segment bases of the guest
-	hostGS uint64    // what the thread has for gs
-	direct bool      // the thread stopped in a direct call
-	before arch.Regs // if so: the registers then
-	spin   spinner
+	f       sigFrame  // copy of the last frame
+	fs, gs  uint64    // segment bases of the guest
+	hostGS  uint64    // what the thread has for gs
+	direct  bool      // the thread stopped in a direct call
+	before  arch.Regs // if so: the registers then
+	spilled bool      // the frame in the slot is not the one in f
+	spin    spinner
 }
 
 func newContext(p *Platform) *context { return &context{p: p} }
@@ -162,51 +163,6 @@ func (c *context) lost(s *slot, v uint32) (platform.Event, error) {
 	return platform.Event{}, platform.ErrStubDied
 }
 
-// spinner decides whether spinning for the guest is worth it.
-type spinner struct {
-	skip    int // runs for which not to spin
-	long    int // runs in a row that outlasted spinning
-	backoff int // last skip after runs that should not have
-}
-
-const (
-	spinLongMax = 4  // long runs before spinning stops
-	spinSkip    = 31 // runs after which to try again
-)
-
-func (s *spinner) worth() bool {
-	if s.skip > 0 {
-		s.skip--
-		return false
-	}
-	return true
-}
-
-// slept is told of a run that ended in sleep: whether spinning was tried, and
-// whether the guest ran for less than that takes.
-func (s *spinner) slept(tried, short bool) {
-	switch {
-	case tried && short:
-		// The guest's thread, or this one, did not get a processor.
-		s.backoff = min(2*s.backoff+1, spinSkip)
-		s.skip = s.backoff
-	case tried:
-		if s.long++; s.long >= spinLongMax {
-			s.skip = spinSkip
-		}
-	case short && s.long >= spinLongMax:
-		s.long, s.skip = 0, 0
-	}
-}
-
-// Waking a sleeping thread may take long, when its processor is idle itself.
-// wakePolls is how many times pollTime is spent on that before the waker
-// sleeps too; runPolls is how many are spent on a guest that runs.
-const (
-	wakePolls = 8
-	runPolls  = 2
-)
-
 // A sleep in a system call occupies an OS thread, of which a Go program has
 // 10,000 at most. Beyond sleepMax the state is polled.
 const (
@@ -224,7 +180,9 @@ func (c *context) run(s *slot) uint32 {
 	if apart && int(running) < p.cpus {
 		m.spin, m.spinW = p.pollUnit, wakePolls*p.pollUnit
 	}
-	atomic.StoreUint64(&m.t0, 0)
+	if m.load() != stEvent {
+		atomic.StoreUint64(&m.t0, 0) // see wait
+	}
 	v := uint32(stDead)
 	if woken, ok := c.resume(s); ok {
 		v = c.wait(s, woken, apart)

@@ -129,3 +129,16 @@ func futexWait(addr *uint32, v uint32, timeout *unix.Timespec) {
 func (m *slotMem) load() uint32           { return atomic.LoadUint32(&m.state) }
 func (m *slotMem) store(v uint32)         { atomic.StoreUint32(&m.state, v) }
 func (m *slotMem) cas(old, v uint32) bool { return atomic.CompareAndSwapUint32(&m.state, old, v) }
+
+// storeFrame writes all words of want up to the siginfo, which rt_sigreturn
+// ignores, to dst; unless all, only those that differ in have.
+func storeFrame(dst, want, have *sigFrame, all bool) {
+	// Invariant: the three are whole frames, aligned to 8.
+	const n = unsafe.Offsetof(sigFrame{}.signo) / 8
+	d, w, h := (*[n]uint64)(unsafe.Pointer(dst)), (*[n]uint64)(unsafe.Pointer(want)), (*[n]uint64)(unsafe.Pointer(have))
+	for i := range n {
+		if all || w[i] != h[i] {
+			d[i] = w[i]
+		}
+	}
+}

@@ -126,4 +126,5 @@ func (c *context) spill(s *slot) {
 	c.frame = addr
 	c.fpAddr = s.st.p.ctl.frame(s.off, off).fpstate
 	c.fpMode = fpLive
+	c.spilled = true
 }

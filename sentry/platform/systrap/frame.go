@@ -105,7 +105,8 @@ func canonical(addr uint64) bool {
 }
 
 // writeFrame writes the frame from which the thread resumes with regs. Of
-// what lies in the slot only live floating point state is kept.
+// what lies in the slot only live floating point state is kept. What another
+// thread of the guest does to the frame meanwhile it could do after, too.
 func (c *context) writeFrame(s *slot, regs *arch.Regs) {
 	p := s.st.p
 	m := s.mem
@@ -116,6 +117,8 @@ func (c *context) writeFrame(s *slot, regs *arch.Regs) {
 		c.spill(s)
 	}
 	var fpAddr uint64
+	there := c.fpMode == fpLive && !c.spilled
+	c.spilled = false
 	switch {
 	case c.fpMode == fpLive:
 		// The frame stays where the host put it; so does the state.
@@ -132,7 +135,8 @@ func (c *context) writeFrame(s *slot, regs *arch.Regs) {
 		}
 		c.frame = (top-sigFrameSize)&^15 - 8
 	}
-	f := p.ctl.frame(s.off, c.frame-s.start)
+	have := c.f
+	f := &c.f
 	f.flags = ucSigcontextSS | ucStrictRestoreSS
 	if fpAddr != 0 && p.fp.features != 0 {
 		f.flags |= ucFPXstate
@@ -147,7 +151,13 @@ func (c *context) writeFrame(s *slot, regs *arch.Regs) {
 	f.cs, f.gs, f.fs, f.ss = userCS, 0, 0, userDS
 	f.fpstate = fpAddr
 	f.mask = 0
+	// Write only what is not there already: every cache line written has to
+	// travel back.
+	storeFrame(p.ctl.frame(s.off, c.frame-s.start), f, &have, !there)
 	m.frame = c.frame
+	if m.kind != kindFrame {
+		m.kind = kindFrame
+	}
 	set := uint32(0)
 	if (regs.FsBase != c.fs || c.fresh) && canonical(regs.FsBase) {
 		c.fs = regs.FsBase
@@ -166,7 +176,6 @@ func (c *context) writeFrame(s *slot, regs *arch.Regs) {
 	}
 	m.set = set
 	m.flags = p.slotFlags
-	m.kind = kindFrame
 	c.fpMode = fpLive
 	c.fp = nil
 	c.fresh = false

@@ -12,7 +12,7 @@ import (
 // first deadline is for a thread that sleeps, or had processor time enough;
 // the second for any.
 const (
-	kickDeadline     = 2 * time.Second
+	kickDeadline     = 3 * time.Second
 	kickHardDeadline = 20 * time.Second
 	kickTick         = 250 * time.Millisecond
 )
