@@ -86,7 +86,9 @@ type AddressSpace interface {
 	Unmap(addr, n uint64) error
 	// Protect changes protections of the present mappings in the range.
 	Protect(addr, n uint64, prot Prot) error
-	// Release kills or recycles the stub. No thread may be in Switch.
+	// Release kills or recycles the stub. No thread may be in Switch. It does
+	// not wait: what was mapped may be accessed until the channel is closed
+	// that the optional method Gone() <-chan struct{} returns.
 	Release()
 }
 
