@@ -55,8 +55,7 @@ type Container struct {
 	execs   map[string]*ThreadGroup
 	tasks   map[*Task]struct{} // not yet released
 	dying   bool               // init exits or KillAll was called: no new tasks
-	closed  bool
-	stopped bool // init's exit was notified
+	stopped bool               // init's exit was notified
 	// exitQ is notified as tasks are released.
 	exitQ waitq.Queue
 
@@ -233,7 +232,7 @@ func (c *Container) Destroy() error {
 	if n := c.liveLocked(); n != 0 {
 		return fmt.Errorf("container %s: %d tasks are left", c.cfg.ID, n)
 	}
-	c.closed, c.dying = true, true
+	c.dying = true
 	delete(c.k.containers, c.cfg.ID)
 	return nil
 }

@@ -79,6 +79,26 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
+// TestKilledBeforeStart: SIGKILL ends a process that waits for its start.
+func TestKilledBeforeStart(t *testing.T) {
+	r := newRig(t, 0, nil)
+	tg := r.create("", "/bin/sleep", forever)
+	if err := tg.SignalFromOutside(int32(unix.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); r.c.NumTasks() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it lives")
+		}
+	}
+	if err := tg.Start(); err != kernel.ErrNotRunning {
+		t.Error(err)
+	}
+	if len(r.exitQ) != 0 {
+		t.Error("its exit was reported")
+	}
+}
+
 // TestPause: nothing runs while the container is paused, and SIGKILL still
 // gets through.
 func TestPause(t *testing.T) {

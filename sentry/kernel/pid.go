@@ -34,8 +34,6 @@ type PIDNamespace struct {
 	reaper *ThreadGroup // pid 1, until it is gone
 	// dying is set when the reaper exits: no more pids (ENOMEM in clone).
 	dying bool
-	// nTasks counts live tasks (not yet released) with a number here.
-	nTasks int
 	// exitQ is notified as tasks of the namespace are released.
 	exitQ waitq.Queue
 }

@@ -12,8 +12,6 @@ type session struct {
 	id     *PID
 	leader *ThreadGroup // nil when it has exited
 	groups int          // process groups
-	// tty is the controlling terminal; its file system fills it in.
-	tty any
 }
 
 // processGroup is a process group (setpgid(2)); k.mu guards it.

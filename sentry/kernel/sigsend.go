@@ -203,6 +203,10 @@ func (tg *ThreadGroup) SignalFromOutside(sig int32) error {
 	if sig == 0 {
 		return nil
 	}
+	if sig == int32(unix.SIGKILL) && !tg.Started() {
+		tg.Discard()
+		return nil
+	}
 	tg.sigmu.Lock()
 	defer tg.sigmu.Unlock()
 	return tg.sendLocked(&sendInfo{info: arch.SigInfo{Signo: sig, Code: linux.SI_USER}, force: true}, nil)

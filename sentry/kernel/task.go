@@ -91,7 +91,6 @@ type taskMisc struct {
 	personality atomic.Uint32
 	ioprio      atomic.Int32
 	thpDisable  atomic.Bool
-	tagAddr     atomic.Uint64
 }
 
 // phases of a task, for State and for freezing.
