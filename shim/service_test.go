@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"runsc/gofer"
+	"runsc/pkg/hostcgroup"
 )
 
 func TestMain(m *testing.M) {
@@ -112,6 +113,7 @@ func newRig(t *testing.T) *rig {
 			sb.stop()
 			for _, c := range s.all() {
 				<-c.ended
+				c.cgroup.Delete()
 			}
 			sb.cgroup.Delete()
 		}
@@ -132,7 +134,7 @@ func (r *rig) bundle(id string, change func(*specs.Spec), args ...string) string
 		Root:    &specs.Root{Path: "rootfs"},
 		Process: &specs.Process{Args: args, Cwd: "/"},
 		Linux: &specs.Linux{
-			CgroupsPath: "/runsc-unit-test/" + id + fmt.Sprint(os.Getpid()),
+			CgroupsPath: "/runsc-unit-test-shim/" + id + fmt.Sprint(os.Getpid()),
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
 				{Type: specs.MountNamespace}, {Type: specs.NetworkNamespace},
