@@ -37,7 +37,11 @@ func TestMain(m *testing.M) {
 			os.Exit(gofer.Main(os.Args[2:]))
 		}
 	}
-	os.Exit(inBundle(m.Run))
+	code := inBundle(m.Run)
+	if g, err := hostcgroup.Load("/runsc-unit-test-shim"); err == nil {
+		g.Delete()
+	}
+	os.Exit(code)
 }
 
 // inBundle calls run in a directory that looks like a bundle, so that what a
