@@ -111,12 +111,12 @@ func (cl *Client) New(o Options) (*Filesystem, error) {
 		return nil, fmt.Errorf("statfs of a donated root: %w", err)
 	}
 	fs.magic = st.Type
-	stx, err := statx(o.RootFD, "")
-	if err != nil {
+	var stx unix.Statx_t
+	if err := statx(o.RootFD, "", &stx); err != nil {
 		unix.Close(o.RootFD)
 		return nil, fmt.Errorf("stat of a donated root: %w", err)
 	}
-	fs.root = fs.inode(nil, "", stx)
+	fs.root = fs.inode(nil, "", &stx)
 	fs.rootH = cl.fds.add(fs.root.base(), byPath, o.RootFD, false)
 	return fs, nil
 }

@@ -23,11 +23,11 @@ func (d *dir) Lookup(c vfs.Caller, name string) (vfs.Inode, error) {
 		return nil, err
 	}
 	defer d.fs.put(h)
-	stx, err := statx(h.fd, name)
-	if err != nil {
+	var stx unix.Statx_t
+	if err := statx(h.fd, name, &stx); err != nil {
 		return nil, err
 	}
-	o := d.fs.inode(d.inode, name, stx)
+	o := d.fs.inode(d.inode, name, &stx)
 	o.base().seen(c)
 	return o, nil
 }
@@ -45,7 +45,8 @@ func (d *dir) Revalidate(c vfs.Caller, name string, child vfs.Inode) (bool, erro
 		return false, err
 	}
 	defer d.fs.put(h)
-	stx, err := statx(h.fd, name)
+	var stx unix.Statx_t
+	err = statx(h.fd, name, &stx)
 	switch {
 	case err == unix.ENOENT:
 		return child == nil, nil
@@ -55,10 +56,10 @@ func (d *dir) Revalidate(c vfs.Caller, name string, child vfs.Inode) (bool, erro
 		return false, nil
 	}
 	o, ok := child.(object)
-	if !ok || d.fs.keyOf(stx) != o.base().key || uint32(stx.Mode)&unix.S_IFMT != o.base().typ {
+	if !ok || d.fs.keyOf(&stx) != o.base().key || uint32(stx.Mode)&unix.S_IFMT != o.base().typ {
 		return false, nil
 	}
-	o.base().update(stx)
+	o.base().update(&stx)
 	o.base().seen(c)
 	return true, nil
 }
@@ -112,8 +113,8 @@ func (d *dir) adopt(fd, dirfd int, name string, a vfs.CreateAttr) (object, error
 	if fd < 0 {
 		at, rel, flags = dirfd, name, unix.AT_SYMLINK_NOFOLLOW
 	}
-	stx, err := statx(at, rel)
-	if err != nil {
+	var stx unix.Statx_t
+	if err := statx(at, rel, &stx); err != nil {
 		return nil, err
 	}
 	if stx.Uid != a.UID || stx.Gid != a.GID {
@@ -127,6 +128,7 @@ func (d *dir) adopt(fd, dirfd int, name string, a vfs.CreateAttr) (object, error
 	if special := a.Mode & 0o7000; special&^uint32(stx.Mode) != 0 || special&0o6000 != 0 {
 		if stx.Mode&unix.S_IFMT != unix.S_IFLNK {
 			mode := uint32(stx.Mode)&0o777 | special
+			var err error
 			if fd >= 0 {
 				err = unix.Fchmod(fd, mode)
 			} else {
@@ -138,7 +140,7 @@ func (d *dir) adopt(fd, dirfd int, name string, a vfs.CreateAttr) (object, error
 			stx.Mode = stx.Mode&unix.S_IFMT | uint16(mode)
 		}
 	}
-	return d.fs.inode(d.inode, name, stx), nil
+	return d.fs.inode(d.inode, name, &stx), nil
 }
 
 // make runs a call that makes a name other than a regular file's.

@@ -113,8 +113,8 @@ func (f *regularFile) WriteAt(c vfs.Caller, file *vfs.File, src *mem.UserBuf, of
 		}
 	}
 	if off < 0 {
-		stx, serr := statx(f.h.fd, "")
-		if serr != nil {
+		var stx unix.Statx_t
+		if serr := statx(f.h.fd, "", &stx); serr != nil {
 			return done, 0, serr
 		}
 		off = int64(stx.Size)

@@ -31,17 +31,13 @@ func openat(dirfd int, name string, flags int, mode uint32) (int, error) {
 	})
 }
 
-// statx returns the attributes of name below fd, or of fd itself for "".
-func statx(fd int, name string) (*unix.Statx_t, error) {
+// statx reads the attributes of name below fd, or of fd itself for "".
+func statx(fd int, name string, stx *unix.Statx_t) error {
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
-	var stx unix.Statx_t
-	if err := unix.Statx(fd, name, flags, statxMask, &stx); err != nil {
-		return nil, err
-	}
-	return &stx, nil
+	return unix.Statx(fd, name, flags, statxMask, stx)
 }
 
 // reopen opens what the O_PATH descriptor fd stands for.

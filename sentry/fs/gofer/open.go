@@ -89,14 +89,14 @@ func (i *inode) openIn(dirH *handle, k kind) (*handle, error) {
 
 // verify checks that fd is this file.
 func (i *inode) verify(fd int) error {
-	stx, err := statx(fd, "")
-	if err != nil {
+	var stx unix.Statx_t
+	if err := statx(fd, "", &stx); err != nil {
 		return err
 	}
-	if i.fs.keyOf(stx) != i.key || uint32(stx.Mode)&unix.S_IFMT != i.typ {
+	if i.fs.keyOf(&stx) != i.key || uint32(stx.Mode)&unix.S_IFMT != i.typ {
 		return unix.ESTALE
 	}
-	i.update(stx)
+	i.update(&stx)
 	return nil
 }
 

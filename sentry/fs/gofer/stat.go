@@ -60,18 +60,19 @@ func (i *inode) refresh() error {
 	changes := i.changes
 	i.mu.Unlock()
 	return i.at(func(fd int, name string) error {
-		stx, err := statx(fd, name)
+		var stx unix.Statx_t
+		err := statx(fd, name, &stx)
 		if err == unix.ENOENT {
 			return unix.ESTALE
 		}
 		if err != nil {
 			return err
 		}
-		if name != "" && !i.fs.exclusive && i.fs.keyOf(stx) != i.key {
+		if name != "" && !i.fs.exclusive && i.fs.keyOf(&stx) != i.key {
 			return unix.ESTALE
 		}
 		i.mu.Lock()
-		i.setLocked(stx)
+		i.setLocked(&stx)
 		i.fresh = i.changes == changes
 		i.mu.Unlock()
 		return nil
