@@ -12,9 +12,10 @@ import (
 const (
 	// maxArgStrlen is MAX_ARG_STRLEN: 32 pages for one string.
 	maxArgStrlen = 32 * 4096
-	// maxArgBytes bounds what is copied in before the loader applies the
-	// stack's limit (_STK_LIM / 4 * 3 is the most it grants).
-	maxArgBytes = 6 << 20
+	// argMin and argMax bound what arguments and environment may take, a
+	// quarter of the stack's limit (ARG_MAX and _STK_LIM / 4 * 3).
+	argMin = 128 << 10
+	argMax = 6 << 20
 )
 
 // sysExecve implements execve(2).
@@ -46,7 +47,8 @@ func execveat(t *kernel.Task, dirfd int32, name, argv, envp uint64, flags int32)
 		e.Filename = strings.TrimSuffix(fmt.Sprintf("/dev/fd/%d/%s", dirfd, path), "/")
 		e.Inaccessible = cloexec(t, dirfd)
 	}
-	left := maxArgBytes
+	// The loader checks to the byte; here memory of the Sentry is bounded.
+	left := int(min(max(t.Rlimit(unix.RLIMIT_STACK)/4, argMin), argMax)) + maxArgStrlen
 	if e.Argv, err = copyInStrings(t, argv, &left); err != nil {
 		return 0, err
 	}
