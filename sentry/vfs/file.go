@@ -44,8 +44,7 @@ type File struct {
 	// offMu may be slept under: it serializes reads, writes and seeks that
 	// use the offset.
 	offMu sync.Mutex
-	// offMu guards:
-	off int64
+	off   atomic.Int64 // written with offMu held
 
 	mu sync.Mutex
 	// mu guards:

@@ -19,8 +19,8 @@ func (f *File) Read(c Caller, dst *mem.UserBuf) (int, error) {
 	}
 	if f.readerAt != nil {
 		f.offMu.Lock()
-		n, err := f.readerAt.ReadAt(c, f, dst, f.off)
-		f.off += int64(n)
+		n, err := f.readerAt.ReadAt(c, f, dst, f.off.Load())
+		f.off.Add(int64(n))
 		f.offMu.Unlock()
 		f.notifyAccess(n)
 		return n, err
@@ -72,13 +72,13 @@ func (f *File) Write(c Caller, src *mem.UserBuf) (int, error) {
 	}
 	if f.writerAt != nil {
 		f.offMu.Lock()
-		off := f.off
+		off := f.off.Load()
 		if f.flags.Load()&unix.O_APPEND != 0 {
 			off = -1
 		}
 		n, end, err := f.writeAt(c, src, off)
 		if n > 0 {
-			f.off = end
+			f.off.Store(end)
 		}
 		f.offMu.Unlock()
 		return n, err
@@ -208,12 +208,9 @@ func (f *File) WriteAt(c Caller, src *mem.UserBuf, off int64) (int, error) {
 	return n, err
 }
 
-// Offset is the file offset, for /proc/PID/fdinfo.
-func (f *File) Offset() int64 {
-	f.offMu.Lock()
-	defer f.offMu.Unlock()
-	return f.off
-}
+// Offset is the file offset, for /proc/PID/fdinfo. It does not wait for a read
+// in progress, which may be that of the fdinfo file itself.
+func (f *File) Offset() int64 { return f.off.Load() }
 
 // Seek implements lseek(2).
 func (f *File) Seek(c Caller, off int64, whence int) (int64, error) {
@@ -228,7 +225,7 @@ func (f *File) Seek(c Caller, off int64, whence int) (int64, error) {
 	if s, ok := f.ops.(Seeker); ok {
 		switch n, err := s.Seek(c, f, off, whence); {
 		case err == nil:
-			f.off = n
+			f.off.Store(n)
 			return n, nil
 		case err != unix.ENOTSUP:
 			return 0, err
@@ -238,7 +235,7 @@ func (f *File) Seek(c Caller, off int64, whence int) (int64, error) {
 	switch whence {
 	case unix.SEEK_SET:
 	case unix.SEEK_CUR:
-		base = f.off
+		base = f.off.Load()
 	case unix.SEEK_END, unix.SEEK_DATA, unix.SEEK_HOLE:
 		st, err := f.Inode().Stat(c, unix.STATX_SIZE)
 		if err != nil {
@@ -266,7 +263,7 @@ func (f *File) Seek(c Caller, off int64, whence int) (int64, error) {
 	if n < 0 {
 		return 0, unix.EINVAL
 	}
-	f.off = n
+	f.off.Store(n)
 	return n, nil
 }
 
@@ -285,11 +282,11 @@ func (f *File) ReadDir(c Caller, emit func(Dirent) bool) error {
 	}
 	f.offMu.Lock()
 	defer f.offMu.Unlock()
-	err := d.ReadDir(c, f, f.off, func(e Dirent) bool {
+	err := d.ReadDir(c, f, f.off.Load(), func(e Dirent) bool {
 		if !emit(e) {
 			return false
 		}
-		f.off = e.Next
+		f.off.Store(e.Next)
 		return true
 	})
 	f.notifyAccess(1)

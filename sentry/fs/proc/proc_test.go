@@ -406,6 +406,21 @@ func TestDescriptors(t *testing.T) {
 		t.Error("reopened another file")
 	}
 	again.DecRef()
+	// An fdinfo file that is about itself.
+	self, err := s.open(s.init, "/proc/self/fdinfo/0", unix.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self.IncRef()
+	if err := s.init.Files().Dup3(s.init, self, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 100)
+	buf := mem.KernelBuf(b)
+	if n, err := self.Read(s.init, &buf); err != nil || !strings.HasPrefix(string(b[:n]), "pos:\t0\nflags:\t0100000\n") {
+		t.Errorf("fdinfo of itself: %q, %v", b[:n], err)
+	}
+	self.DecRef()
 	if l := s.list(s.init, "/proc/1/fd"); len(l) != 3 || l[2].Name != "0" || l[2].Type != unix.DT_LNK {
 		t.Errorf("fd has %v", l)
 	}
