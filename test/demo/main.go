@@ -13,7 +13,7 @@ import (
 )
 
 const script = `echo "hello from $(uname -s), pid $$, on host $(hostname)"
-echo "processes here:"; ps -o pid,args
+echo "processes here:"; ps -o pid,comm
 echo "root file system:"; ls /
 (sleep 0.1; echo "a background job ends") & wait
 seq 1000 | awk '{ s += $1 } END { print "the sum of 1 to 1000 is", s }'`
