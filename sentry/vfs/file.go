@@ -105,6 +105,10 @@ func (f *File) IncRef() { f.refs.Inc() }
 // TryIncRef takes a reference unless the file is being released.
 func (f *File) TryIncRef() bool { return f.refs.TryInc() }
 
+// Refs is the number of references, for finding sockets that only messages in
+// flight refer to (unix(7)); it may change at any time.
+func (f *File) Refs() int64 { return f.refs.Load() }
+
 // DecRef drops a reference; the last one closes the description.
 func (f *File) DecRef() {
 	if f.refs.Dec() {

@@ -41,14 +41,6 @@ type Mount struct {
 	prop       propagation
 }
 
-// propagation is what mount_namespaces(7) calls the propagation type. Events
-// stay within their mount so far: the groups are recorded and shown.
-type propagation struct {
-	peer       uint32 // shared peer group, 0: none
-	master     uint32 // the group that a slave listens to
-	unbindable bool
-}
-
 type mountKey struct {
 	parent *Mount
 	point  *Dentry
@@ -58,13 +50,14 @@ type mountKey struct {
 // trees; it is a leaf but for Superblock.nameMu.
 type mountTable struct {
 	sync.RWMutex
-	at map[mountKey]*Mount
+	at     map[mountKey]*Mount
+	groups map[uint32]*peerGroup
 }
 
 var (
-	mounts    = mountTable{at: make(map[mountKey]*Mount)}
+	mounts    = mountTable{at: make(map[mountKey]*Mount), groups: make(map[uint32]*peerGroup)}
 	mountID   atomic.Uint64
-	peerGroup atomic.Uint32
+	lastGroup atomic.Uint32
 )
 
 // newMount returns a detached mount with one reference. It takes over the
@@ -182,18 +175,18 @@ func (m *Mount) detachLocked() *Dentry {
 	point := m.mountpoint
 	delete(mounts.at, mountKey{m.parent, point})
 	point.mounted.Add(-1)
-	siblings := m.parent.children
-	for i, s := range siblings {
-		if s == m {
-			m.parent.children = append(siblings[:i:i], siblings[i+1:]...)
-			break
-		}
-	}
+	m.parent.children = without(m.parent.children, m)
 	m.parent, m.mountpoint = nil, nil
 	return point
 }
 
 func (m *Mount) setNamespaceLocked(ns *Namespace) {
+	if m.ns != nil {
+		m.ns.mounts--
+	}
+	if ns != nil {
+		ns.mounts++
+	}
 	m.ns = ns
 	for _, ch := range m.children {
 		ch.setNamespaceLocked(ns)
@@ -214,7 +207,8 @@ type Namespace struct {
 	id   uint64
 
 	// mounts guards:
-	root *Mount
+	root   *Mount
+	mounts int // how many there are
 }
 
 var namespaceID atomic.Uint64
@@ -224,7 +218,7 @@ var namespaceID atomic.Uint64
 func NewNamespace(fs Filesystem, flags MountFlags) *Namespace {
 	ns := &Namespace{root: NewMount(fs, flags), id: namespaceID.Add(1)}
 	ns.refs.Init()
-	ns.root.ns = ns
+	ns.root.setNamespaceLocked(ns) // nobody else knows it yet
 	return ns
 }
 
@@ -278,7 +272,11 @@ func detachTreeLocked(m *Mount) (x detached) {
 	m.eachLocked(func(m *Mount) { x.mounts = append(x.mounts, m) })
 	for i := len(x.mounts) - 1; i >= 0; i-- {
 		m := x.mounts[i]
-		m.ns = nil
+		if m.ns != nil {
+			m.ns.mounts--
+			m.ns = nil
+		}
+		m.setPropLocked(propagation{})
 		if m.parent != nil {
 			x.dentries = append(x.dentries, m.detachLocked())
 		}
@@ -291,7 +289,7 @@ func detachTreeLocked(m *Mount) (x detached) {
 func copyTreeLocked(m *Mount, root *Dentry, recursive, skip bool, made map[*Mount]*Mount) *Mount {
 	m.sb.refs.Inc()
 	n := newMount(m.sb, root, m.Flags())
-	n.prop = propagation{peer: m.prop.peer, master: m.prop.master}
+	n.setPropLocked(propagation{peer: m.prop.peer, master: m.prop.master})
 	if made != nil {
 		made[m] = n
 	}
@@ -313,17 +311,22 @@ func copyTreeLocked(m *Mount, root *Dentry, recursive, skip bool, made map[*Moun
 }
 
 // Clone returns a copy of the namespace. The root and cwd of fs, if given,
-// move to the copies of their mounts (CLONE_NEWNS, unshare(2)).
-func (ns *Namespace) Clone(fs *FSContext) *Namespace {
+// move to the copies of their mounts (CLONE_NEWNS, unshare(2)). ENOSPC if there
+// would be too many mounts.
+func (ns *Namespace) Clone(fs *FSContext) (*Namespace, error) {
 	n := &Namespace{id: namespaceID.Add(1)}
 	n.refs.Init()
 	made := make(map[*Mount]*Mount)
 	mounts.Lock()
+	if len(mounts.at)+ns.mounts > maxAllMounts {
+		mounts.Unlock()
+		return nil, unix.ENOSPC
+	}
 	n.root = copyTreeLocked(ns.root, ns.root.root, true, false, made)
 	n.root.setNamespaceLocked(n)
 	mounts.Unlock()
 	if fs != nil {
 		fs.translate(made)
 	}
-	return n
+	return n, nil
 }

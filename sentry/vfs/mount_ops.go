@@ -32,14 +32,7 @@ func AttachAt(c Caller, at At, m *Mount) error {
 // attachTreeLocked is Linux's graft_tree: the place must be in a namespace, and
 // directories go on directories, files on files.
 func attachTreeLocked(m *Mount, p Path) error {
-	for {
-		// Somebody may have mounted there since p was looked up.
-		top := mounts.at[mountKey{p.Mount, p.Dentry}]
-		if top == nil {
-			break
-		}
-		p = top.Root()
-	}
+	p = topLocked(p) // somebody may have mounted there since p was looked up
 	if p.Mount.ns == nil {
 		return unix.EINVAL
 	}
@@ -48,6 +41,17 @@ func attachTreeLocked(m *Mount, p Path) error {
 	}
 	if p.Dentry.Unlinked() {
 		return unix.ENOENT
+	}
+	size := 0
+	m.eachLocked(func(*Mount) { size++ })
+	if err := p.Mount.ns.roomLocked(size); err != nil {
+		return err
+	}
+	if m.prop.unbindable && p.Mount.prop.peer != 0 {
+		return unix.EINVAL
+	}
+	if p.Mount.prop.peer != 0 {
+		return m.attachSharedLocked(p)
 	}
 	m.attachLocked(p)
 	return nil
@@ -75,6 +79,13 @@ func CloneTree(c Caller, source At, recursive bool) (*Mount, error) {
 	defer mounts.Unlock()
 	if src.Mount.prop.unbindable || src.Mount.ns == nil {
 		return nil, unix.EINVAL
+	}
+	if recursive {
+		size := 0
+		src.Mount.eachLocked(func(*Mount) { size++ })
+		if err := src.Mount.ns.roomLocked(size); err != nil {
+			return nil, err
+		}
 	}
 	return copyTreeLocked(src.Mount, src.Dentry, recursive, true, nil), nil
 }
@@ -119,8 +130,11 @@ func MoveMountAt(c Caller, source, target At) error {
 		mounts.Unlock()
 		return unix.ENOENT
 	}
+	from := m.parent
 	point := m.detachLocked()
-	err = attachTreeLocked(m, dst)
+	if err = attachTreeLocked(m, dst); err != nil {
+		m.attachLocked(Path{from, point})
+	}
 	mounts.Unlock()
 	point.DecRef()
 	return err
@@ -144,12 +158,12 @@ func UmountAt(c Caller, at At, flags int) error {
 		return unix.EINVAL
 	}
 	// The tree's reference and the walk's are the only ones of an idle mount.
-	if flags&unix.MNT_DETACH == 0 && (len(m.children) > 0 || m.refs.Load() > 2+int64(m.watched.Load())) {
+	if flags&unix.MNT_DETACH == 0 && (m.busyLocked(2) || m.copyBusyLocked()) {
 		mounts.Unlock()
 		p.DecRef()
 		return unix.EBUSY
 	}
-	x := detachTreeLocked(m)
+	x := umountTreeLocked(m)
 	mounts.Unlock()
 	for _, m := range x.mounts {
 		dropWatches(m)
@@ -157,6 +171,36 @@ func UmountAt(c Caller, at At, flags int) error {
 	p.DecRef()
 	x.drop()
 	return nil
+}
+
+// busyLocked tells whether more than refs references to m exist, or mounts
+// below it.
+func (m *Mount) busyLocked(refs int64) bool {
+	return len(m.children) > 0 || m.refs.Load() > refs+int64(m.watched.Load())
+}
+
+func (m *Mount) copyBusyLocked() bool {
+	for _, o := range m.copiesLocked() {
+		if o.busyLocked(1) {
+			return true
+		}
+	}
+	return false
+}
+
+// umountTreeLocked detaches m and all below it, and what propagation made of
+// them elsewhere, unless something else is mounted on that.
+func umountTreeLocked(m *Mount) (x detached) {
+	copies := m.copiesLocked()
+	x = detachTreeLocked(m)
+	for i := len(copies) - 1; i >= 0; i-- {
+		if o := copies[i]; o.parent != nil && len(o.children) == 0 {
+			y := detachTreeLocked(o)
+			x.mounts = append(x.mounts, y.mounts...)
+			x.dentries = append(x.dentries, y.dentries...)
+		}
+	}
+	return x
 }
 
 // RemountAt changes the flags of the mount at a path (MS_REMOUNT|MS_BIND), and
@@ -201,34 +245,13 @@ func SetPropagationAt(c Caller, at At, flag uint32, recursive bool) error {
 	}
 	mounts.Lock()
 	defer mounts.Unlock()
-	set := func(m *Mount) { m.prop.set(flag) }
+	set := func(m *Mount) { m.changeLocked(flag) }
 	if recursive {
 		p.Mount.eachLocked(set)
 	} else {
 		set(p.Mount)
 	}
 	return nil
-}
-
-func (p *propagation) set(flag uint32) {
-	switch flag {
-	case unix.MS_SHARED:
-		p.unbindable = false
-		if p.peer == 0 {
-			p.peer = peerGroup.Add(1)
-		}
-	case unix.MS_SLAVE:
-		// A mount that was shared by nobody else has no master to follow;
-		// without propagation nobody can tell (Linux's do_make_slave).
-		if p.peer != 0 {
-			p.master, p.peer = p.peer, 0
-		}
-		p.unbindable = false
-	case unix.MS_PRIVATE:
-		*p = propagation{}
-	case unix.MS_UNBINDABLE:
-		*p = propagation{unbindable: true}
-	}
 }
 
 // PivotRootAt implements pivot_root(2): the mount at newRoot becomes the root

@@ -108,7 +108,10 @@ func TestNamespaceClone(t *testing.T) {
 	if err := vfs.ChdirAt(e.c, vfs.At{FS: fs, Name: "/m"}); err != nil {
 		t.Fatal(err)
 	}
-	ns := e.ns.Clone(fs)
+	ns, err := e.ns.Clone(fs)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := vfs.UmountAt(e.c, e.at("/m"), 0); err != nil {
 		t.Errorf("umount in the old namespace: %v", err)
 	}
@@ -185,7 +188,16 @@ func TestChrootAndBindEscape(t *testing.T) {
 // TestRenameStress walks while others rename, remove, mount and unmount. It
 // looks for panics, deadlocks and, by newEnv, for leaks.
 func TestRenameStress(t *testing.T) {
+	for name, flag := range map[string]uint32{"private": unix.MS_PRIVATE, "shared": unix.MS_SHARED} {
+		t.Run(name, func(t *testing.T) { renameStress(t, flag) })
+	}
+}
+
+func renameStress(t *testing.T, flag uint32) {
 	e := newEnv(t)
+	if err := vfs.SetPropagationAt(e.c, e.at("/"), flag, false); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 4 {
 		e.mkdir(fmt.Sprintf("/d%d", i), 0o755)
 		e.mkdir(fmt.Sprintf("/d%d/s", i), 0o755)
@@ -232,7 +244,12 @@ func TestRenameStress(t *testing.T) {
 					}
 					_ = vfs.UnlinkAt(c, at(dir()+"/f"))
 				case 8:
-					if err := vfs.BindAt(c, at(dir()), at("/m"), true); err == nil {
+					if rng.Intn(60) == 0 {
+						if ns, err := e.ns.Clone(nil); err == nil {
+							defer ns.DecRef()
+						}
+					}
+					if err := vfs.BindAt(c, at(dir()), at("/m"), flag == unix.MS_PRIVATE); err == nil {
 						_, _ = vfs.StatAt(c, at("/m/s/../.."), 0)
 						_ = vfs.UmountAt(c, at("/m"), unix.MNT_DETACH)
 					}
@@ -245,4 +262,110 @@ func TestRenameStress(t *testing.T) {
 		}()
 	}
 	wg.Wait()
+}
+
+func TestPropagation(t *testing.T) {
+	e := newEnv(t)
+	for _, d := range []string{"/src", "/peer", "/slave", "/private"} {
+		e.mkdir(d, 0o755)
+	}
+	prop := func(path string, flag uint32) {
+		t.Helper()
+		if err := vfs.SetPropagationAt(e.c, e.at(path), flag, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bind := func(from, to string) {
+		t.Helper()
+		if err := vfs.BindAt(e.c, e.at(from), e.at(to), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.mount("/src", 0)
+	prop("/src", unix.MS_SHARED)
+	e.mkdir("/src/m", 0o755)
+	e.mkdir("/src/n", 0o755)
+	bind("/src", "/peer")
+	bind("/src", "/slave")
+	bind("/src", "/private")
+	prop("/slave", unix.MS_SLAVE)
+	prop("/private", unix.MS_PRIVATE)
+
+	e.mount("/peer/m", 0)
+	e.write("/peer/m/f", "x")
+	for path, want := range map[string]bool{"/src/m/f": true, "/slave/m/f": true, "/private/m/f": false} {
+		if _, err := vfs.StatAt(e.c, e.at(path), 0); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	// What is mounted on a slave stays there.
+	e.mount("/slave/n", 0)
+	e.write("/slave/n/f", "x")
+	if _, err := vfs.StatAt(e.c, e.at("/src/n/f"), 0); err != unix.ENOENT {
+		t.Errorf("a slave's mount got to its master: %v", err)
+	}
+	root := e.fs.Root()
+	var opt []string
+	for _, m := range e.ns.MountInfo(e.c, root) {
+		opt = append(opt, m.Point+" "+strings.Join(m.Optional, " "))
+	}
+	root.DecRef()
+	got := strings.Join(opt, ",")
+	for _, want := range []string{"/src shared:", "/slave master:", "/slave/m master:", "/private ,", "/peer/m shared:"} {
+		if !strings.Contains(got+",", want) {
+			t.Errorf("mountinfo lacks %q: %s", want, got)
+		}
+	}
+	f := e.open("/slave/m/f", unix.O_RDONLY)
+	if err := vfs.UmountAt(e.c, e.at("/src/m"), 0); err != unix.EBUSY {
+		t.Errorf("umount with a busy copy: %v", err)
+	}
+	f.DecRef()
+	if err := vfs.UmountAt(e.c, e.at("/src/m"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/src/m/f", "/peer/m/f", "/slave/m/f"} {
+		if _, err := vfs.StatAt(e.c, e.at(path), 0); err != unix.ENOENT {
+			t.Errorf("%s after umount: %v", path, err)
+		}
+	}
+	// A namespace cloned from this one hears of it.
+	fs := e.fs.Fork()
+	ns, err := e.ns.Clone(fs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.mount("/src/m", 0)
+	e.write("/src/m/g", "x")
+	if _, err := vfs.StatAt(e.c, vfs.At{FS: fs, Name: "/src/m/g"}, 0); err != nil {
+		t.Errorf("the cloned namespace did not hear: %v", err)
+	}
+	fs.DecRef()
+	ns.DecRef()
+	prop("/private", unix.MS_UNBINDABLE)
+	if err := vfs.BindAt(e.c, e.at("/private"), e.at("/private/n"), false); err != unix.EINVAL {
+		t.Errorf("bind of an unbindable mount: %v", err)
+	}
+}
+
+// TestSharedIntoItself binds a shared tree below itself: the copy must not
+// get copies of itself without end.
+func TestSharedIntoItself(t *testing.T) {
+	e := newEnv(t)
+	e.mkdir("/a", 0o755)
+	e.mkdir("/a/b", 0o755)
+	if err := vfs.SetPropagationAt(e.c, e.at("/"), unix.MS_SHARED, true); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := vfs.BindAt(e.c, e.at("/"), e.at("/a/b"), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(e.info(), "\n") + 1; n < 4 || n > 64 {
+		t.Errorf("%d mounts", n)
+	}
+	if err := vfs.UmountAt(e.c, e.at("/a/b"), unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
 }
