@@ -75,9 +75,8 @@ func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileS
 	return c, err
 }
 
-// kernelConfig decides which namespaces the container has to itself. A path in
-// the spec means the pod's, whose Sentry this is: the shim has checked that
-// it names no other.
+// kernelConfig decides which namespaces the container has to itself and which
+// it shares with another of the pod.
 func (c *container) kernelConfig(req *controlapi.CreateContainerRequest) kernel.ContainerConfig {
 	s := c.sentry
 	conf := kernel.ContainerConfig{
@@ -85,26 +84,17 @@ func (c *container) kernelConfig(req *controlapi.CreateContainerRequest) kernel.
 		OnExit: func(execID string, status int) { s.reportExit(c.id, execID, status) },
 		OnOOM:  func() { s.control.NotifyOOM(c.id) },
 	}
+	// The shim has checked that the containers named are of this pod.
 	s.mu.Lock()
-	root := s.root
-	s.mu.Unlock()
-	own := map[specs.LinuxNamespaceType]bool{}
-	if c.spec.Linux != nil {
-		for _, n := range c.spec.Linux.Namespaces {
-			own[n.Type] = n.Path == ""
-		}
+	defer s.mu.Unlock()
+	if o := s.containers[req.JoinPID]; o != nil {
+		conf.PIDNamespace = o.kernel.PIDNamespace()
 	}
-	if root == nil {
-		return conf
+	if o := s.containers[req.JoinUTS]; o != nil {
+		conf.UTS = o.kernel.UTS()
 	}
-	if !own[specs.PIDNamespace] {
-		conf.PIDNamespace = root.kernel.PIDNamespace()
-	}
-	if !own[specs.UTSNamespace] {
-		conf.UTS = root.kernel.UTS()
-	}
-	if !own[specs.IPCNamespace] {
-		conf.IPC = root.kernel.IPC()
+	if o := s.containers[req.JoinIPC]; o != nil {
+		conf.IPC = o.kernel.IPC()
 	}
 	return conf
 }
