@@ -166,11 +166,15 @@ func (t *Task) newChild(a *CloneArgs) (*Task, error) {
 	}
 	c.files = shared(f&unix.CLONE_FILES != 0, t.files, t.files.Fork)
 	c.fs = shared(f&unix.CLONE_FS != 0, t.fs, t.fs.Fork)
-	c.mountNS, c.uts, c.ipc = t.mountNS, t.uts, t.ipc
+	c.uts, c.ipc = t.uts, t.ipc
 	if f&unix.CLONE_NEWNS != 0 {
-		c.mountNS = t.mountNS.Clone(c.fs)
+		if c.mountNS, err = t.mountNS.Clone(c.fs); err != nil {
+			c.discard(a)
+			return nil, err
+		}
 	} else {
-		c.mountNS.IncRef()
+		t.mountNS.IncRef()
+		c.mountNS = t.mountNS
 	}
 	if f&unix.CLONE_NEWUTS != 0 {
 		c.uts = t.k.copyUTS(t.uts)
@@ -401,10 +405,16 @@ func (t *Task) Unshare(flags uint64) error {
 	if flags&unix.CLONE_FILES != 0 && t.files.Shared() {
 		t.replaceFiles(t.files.Fork())
 	}
-	t.mu.Lock()
-	var oldNS *vfs.Namespace
+	var newNS, oldNS *vfs.Namespace
 	if flags&unix.CLONE_NEWNS != 0 {
-		oldNS, t.mountNS = t.mountNS, t.mountNS.Clone(t.fs)
+		var err error
+		if newNS, err = t.mountNS.Clone(t.fs); err != nil {
+			return err
+		}
+	}
+	t.mu.Lock()
+	if newNS != nil {
+		oldNS, t.mountNS = t.mountNS, newNS
 	}
 	if flags&unix.CLONE_NEWUTS != 0 {
 		t.uts = t.k.copyUTS(t.uts)
