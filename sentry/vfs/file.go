@@ -107,7 +107,7 @@ func (f *File) TryIncRef() bool { return f.refs.TryInc() }
 
 // Refs is the number of references, for finding sockets that only messages in
 // flight refer to (unix(7)); it may change at any time.
-func (f *File) Refs() int64 { return f.refs.Load() }
+func (f *File) Refs() int { return int(f.refs.Load()) }
 
 // DecRef drops a reference; the last one closes the description.
 func (f *File) DecRef() {
