@@ -116,6 +116,7 @@ type guest struct {
 	task        *kernel.Task
 	tb          *Table
 	arena, next uint64
+	kept        [][]byte
 }
 
 // call makes a system call. Strings are placed in guest memory, and so are
@@ -169,6 +170,33 @@ func (g *guest) put(p []byte) uint64 {
 	}
 	g.next += uint64(len(p)+15) &^ 15
 	return addr
+}
+
+// keep places bytes in memory for good; natively that is the slice itself.
+func (g *guest) keep(p []byte) uint64 {
+	if g.task == nil {
+		p = append([]byte(nil), p...)
+		g.kept = append(g.kept, p)
+		return nativeAddr(p)
+	}
+	return g.put(p)
+}
+
+// peek returns bytes that keep placed.
+func (g *guest) peek(addr uint64, n int) []byte {
+	if g.task == nil {
+		for _, p := range g.kept {
+			if nativeAddr(p) == addr {
+				return p[:n]
+			}
+		}
+		g.Fatal("no such buffer")
+	}
+	p := make([]byte, n)
+	if err := g.task.CopyIn(addr, p); err != nil {
+		g.Error(err)
+	}
+	return p
 }
 
 // must is call for calls that have to succeed.

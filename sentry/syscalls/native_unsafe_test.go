@@ -52,3 +52,11 @@ func nativeCall(nr uintptr, args []any) (uintptr, error) {
 	}
 	return n, nil
 }
+
+// nativeAddr is the address of a buffer on the heap, which does not move.
+func nativeAddr(p []byte) uint64 {
+	if len(p) == 0 {
+		return 0
+	}
+	return uint64(uintptr(unsafe.Pointer(&p[0])))
+}
