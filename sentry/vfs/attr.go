@@ -395,7 +395,11 @@ func (f *FSContext) Getcwd() (string, error) {
 	if cwd.Dentry.Unlinked() {
 		return "", unix.ENOENT
 	}
-	return cwd.String(root), nil
+	s, reached := cwd.Resolve(root)
+	if !reached {
+		s = "(unreachable)" + s // getcwd(2), NOTES
+	}
+	return s, nil
 }
 
 // Limits of xattr(7).

@@ -36,18 +36,15 @@ func (p Path) DecRef() {
 func (p Path) Inode() Inode { return p.Dentry.inode }
 
 // String is the path of p as seen from root, as Linux's d_path gives it:
-// " (deleted)" follows the name of an unlinked file, "(unreachable)" precedes
-// a path that does not lie below root.
+// " (deleted)" follows the name of an unlinked file. A place that does not lie
+// below root is named from the top of its mounts.
 func (p Path) String(root Path) string {
-	s, reached := p.Resolve(root)
-	if !reached && strings.HasPrefix(s, "/") {
-		return "(unreachable)" + s
-	}
+	s, _ := p.Resolve(root)
 	return s
 }
 
-// Resolve is String without the "(unreachable)" mark: it tells instead whether
-// root was met on the way up (always, for things that have no path).
+// Resolve is String that also tells whether root was met on the way up (always,
+// for things that have no path).
 func (p Path) Resolve(root Path) (s string, reached bool) {
 	if p.Dentry == nil {
 		return "", false
