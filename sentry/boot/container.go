@@ -211,6 +211,7 @@ func (c *container) destroy() error {
 		if err := c.kernel.Destroy(); err != nil {
 			return err
 		}
+		c.sentry.proc.Forget(c.kernel)
 	}
 	if c.mounts != nil {
 		c.mounts.DecRef()
