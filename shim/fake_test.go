@@ -278,3 +278,9 @@ func (f *fakeKernel) DestroyContainer(id string) error {
 }
 
 func (f *fakeKernel) Shutdown() { go func() { time.Sleep(time.Millisecond); os.Exit(0) }() }
+
+func (f *fakeKernel) Checkpoint(req *controlapi.CheckpointRequest, files []*os.File) (*controlapi.CheckpointResponse, error) {
+	return nil, nil
+}
+
+func (f *fakeKernel) CancelCheckpoint(id string) error { return nil }

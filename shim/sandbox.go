@@ -61,6 +61,8 @@ type sandbox struct {
 type sandboxNotes interface {
 	exited(sb *sandbox, n controlapi.ExitNote)
 	oomKilled(sb *sandbox, id string)
+	restoreLoaded(sb *sandbox, n controlapi.RestoreLoadedNote)
+	restoreFailed(sb *sandbox, n controlapi.RestoreFailedNote)
 }
 
 // notesAdapter implements controlapi.Notes.
@@ -85,6 +87,9 @@ func (a notesAdapter) Hello(h controlapi.Hello) {
 
 func (a notesAdapter) Exit(n controlapi.ExitNote) { a.owner.exited(a.sb, n) }
 func (a notesAdapter) OOM(n controlapi.OOMNote)   { a.owner.oomKilled(a.sb, n.ID) }
+
+func (a notesAdapter) RestoreLoaded(n controlapi.RestoreLoadedNote) { a.owner.restoreLoaded(a.sb, n) }
+func (a notesAdapter) RestoreFailed(n controlapi.RestoreFailedNote) { a.owner.restoreFailed(a.sb, n) }
 
 func (a notesAdapter) Log(n controlapi.LogNote) {
 	level := slog.LevelInfo

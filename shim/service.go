@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -80,6 +81,24 @@ func (s *service) oomKilled(sb *sandbox, id string) {
 		return
 	}
 	c.noteOOM()
+}
+
+// restoreLoaded implements sandboxNotes.
+func (s *service) restoreLoaded(sb *sandbox, n controlapi.RestoreLoadedNote) {
+	c, err := s.get(n.ID)
+	if err != nil || c.sb != sb {
+		return
+	}
+	c.noteRestoreLoaded(n)
+}
+
+// restoreFailed implements sandboxNotes.
+func (s *service) restoreFailed(sb *sandbox, n controlapi.RestoreFailedNote) {
+	c, err := s.get(n.ID)
+	if err != nil || c.sb != sb {
+		return
+	}
+	slog.Error("restore failed: the container ends", "container", c.id, "err", printable(n.Error))
 }
 
 // all returns the containers.

@@ -3,6 +3,7 @@ package controlapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 )
@@ -15,6 +16,8 @@ type Notes interface {
 	Exit(ExitNote)
 	OOM(OOMNote)
 	Log(LogNote)
+	RestoreLoaded(RestoreLoadedNote)
+	RestoreFailed(RestoreFailedNote)
 }
 
 // Client is the shim's end of the channel.
@@ -93,6 +96,27 @@ func deliver(n Notes, f *frame) error {
 			v.Message = v.Message[:maxErrorLen]
 		}
 		n.Log(v)
+	case NoteRestoreLoaded:
+		var v RestoreLoadedNote
+		if err := json.Unmarshal(f.body, &v); err != nil {
+			return err
+		}
+		if err := checkIDs(v.ID, ""); err != nil {
+			return err
+		}
+		n.RestoreLoaded(v)
+	case NoteRestoreFailed:
+		var v RestoreFailedNote
+		if err := json.Unmarshal(f.body, &v); err != nil {
+			return err
+		}
+		if err := checkIDs(v.ID, ""); err != nil {
+			return err
+		}
+		if len(v.Error) > maxErrorLen {
+			v.Error = v.Error[:maxErrorLen]
+		}
+		n.RestoreFailed(v)
 	default:
 		return fmt.Errorf("control: unknown note %q", f.method)
 	}
@@ -211,6 +235,25 @@ func (c *Client) ResizePty(ctx context.Context, req *ResizePtyRequest) error {
 // if any is left. When it returns, the Sentry holds no descriptor of its files.
 func (c *Client) DestroyContainer(ctx context.Context, id string) error {
 	return c.call(ctx, MethodDestroyContainer, ContainerRequest{ID: id}, nil, nil)
+}
+
+// Checkpoint saves a container into the files, which are borrowed and in the
+// order of imagefmt.StateFiles. It has no context: after CancelCheckpoint the
+// answer comes soon, and until it has come the Sentry writes.
+func (c *Client) Checkpoint(req *CheckpointRequest, files []*os.File) (*CheckpointResponse, error) {
+	resp := &CheckpointResponse{}
+	if err := c.call(context.Background(), MethodCheckpoint, req, resp, files); err != nil {
+		return nil, err
+	}
+	if resp.Manifest == nil {
+		return nil, errors.New("the sandbox returned no manifest")
+	}
+	return resp, nil
+}
+
+// CancelCheckpoint makes a container's Checkpoint call fail.
+func (c *Client) CancelCheckpoint(ctx context.Context, id string) error {
+	return c.call(ctx, MethodCancelCheckpoint, ContainerRequest{ID: id}, nil, nil)
 }
 
 // Shutdown asks the Sentry to end.

@@ -26,6 +26,9 @@ type notes struct {
 	hello chan Hello
 }
 
+func (n notes) RestoreLoaded(RestoreLoadedNote) {}
+func (n notes) RestoreFailed(RestoreFailedNote) {}
+
 func (n notes) Hello(h Hello)   { n.hello <- h }
 func (n notes) Exit(e ExitNote) { n.exits <- e }
 func (n notes) OOM(OOMNote)     {}

@@ -17,6 +17,7 @@ const (
 	CodeFailedPrecondition Code = "failed-precondition"
 	CodeInvalidArgument    Code = "invalid-argument"
 	CodeUnimplemented      Code = "unimplemented"
+	CodeCanceled           Code = "canceled"
 )
 
 // Error is a failed call as it travels over the channel.

@@ -25,14 +25,18 @@ const (
 	MethodResizePty        = "resize-pty"
 	MethodDestroyContainer = "destroy-container"
 	MethodShutdown         = "shutdown"
+	MethodCheckpoint       = "checkpoint"
+	MethodCancelCheckpoint = "cancel-checkpoint"
 )
 
 // Methods of notes, which the Sentry sends without being asked.
 const (
-	NoteHello = "hello"
-	NoteExit  = "exit"
-	NoteOOM   = "oom"
-	NoteLog   = "log"
+	NoteHello         = "hello"
+	NoteExit          = "exit"
+	NoteOOM           = "oom"
+	NoteLog           = "log"
+	NoteRestoreLoaded = "restore-loaded"
+	NoteRestoreFailed = "restore-failed"
 )
 
 // Hello is the first frame of the Sentry: it has booted and takes calls.
@@ -107,6 +111,8 @@ type CreateContainerRequest struct {
 	JoinPID string `json:"joinPID,omitempty"`
 	JoinIPC string `json:"joinIPC,omitempty"`
 	JoinUTS string `json:"joinUTS,omitempty"`
+	// Restore is set if the container comes from an image.
+	Restore *Restore `json:"restore,omitempty"`
 }
 
 // CreateContainerResponse answers CreateContainerRequest. The frame carries

@@ -27,6 +27,12 @@ type Handler interface {
 	Update(req *controlapi.UpdateRequest) error
 	ResizePty(req *controlapi.ResizePtyRequest) error
 	DestroyContainer(id string) error
+	// Checkpoint writes into the files, which are those of
+	// imagefmt.StateFiles; CheckpointRequest says in which state the container
+	// is left. CancelCheckpoint makes it return with CodeCanceled, and does
+	// nothing if there is no such call.
+	Checkpoint(req *controlapi.CheckpointRequest, files []*os.File) (*controlapi.CheckpointResponse, error)
+	CancelCheckpoint(id string) error
 	// Shutdown is answered before the Sentry ends: the method must only
 	// arrange for the end.
 	Shutdown()
@@ -80,6 +86,17 @@ func (s *Server) NotifyExit(id, execID string, status int) {
 // its life.
 func (s *Server) NotifyOOM(id string) {
 	s.conn.Note(controlapi.NoteOOM, controlapi.OOMNote{ID: id})
+}
+
+// NotifyRestoreLoaded tells the shim that nothing is left to be read of a
+// restored container's image.
+func (s *Server) NotifyRestoreLoaded(id string, bytes int64, took time.Duration) {
+	s.conn.Note(controlapi.NoteRestoreLoaded, controlapi.RestoreLoadedNote{ID: id, Bytes: bytes, Nanos: int64(took)})
+}
+
+// NotifyRestoreFailed tells the shim why a restored container is about to end.
+func (s *Server) NotifyRestoreFailed(id string, reason error) {
+	s.conn.Note(controlapi.NoteRestoreFailed, controlapi.RestoreFailedNote{ID: id, Error: reason.Error()})
 }
 
 // Log sends a line to the shim's log.
@@ -148,6 +165,16 @@ func (s *Server) dispatch(h Handler, r *controlapi.Request) {
 		reply(r, nil, h.ResizePty(&req))
 	case controlapi.MethodDestroyContainer:
 		withID(r, func(id string) (any, error) { return nil, h.DestroyContainer(id) })
+	case controlapi.MethodCheckpoint:
+		var req controlapi.CheckpointRequest
+		if err := r.Decode(&req); err != nil {
+			r.Fail(err)
+			return
+		}
+		resp, err := h.Checkpoint(&req, r.TakeFiles())
+		reply(r, resp, err)
+	case controlapi.MethodCancelCheckpoint:
+		withID(r, func(id string) (any, error) { return nil, h.CancelCheckpoint(id) })
 	case controlapi.MethodShutdown:
 		r.Reply(nil)
 		h.Shutdown()

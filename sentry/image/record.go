@@ -9,11 +9,13 @@ import (
 	"io"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"runsc/pkg/imagefmt"
 )
 
 // Format is the version of the format that this code writes. It reads all
 // from 1 on. docs/image-format.md has a line for each.
-const Format = 1
+const Format = imagefmt.Format
 
 // magic starts kernel.img.
 const magic = "RUNSCKRN"
