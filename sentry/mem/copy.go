@@ -85,6 +85,9 @@ func (f *File) segments(off uint64, n int, fn func(off uint64, lo, hi int, mappe
 
 // ReadAt fills p with the bytes at off, which lie in allocated frames.
 func (f *File) ReadAt(p []byte, off uint64) error {
+	if err := f.load(Range{off, off + uint64(len(p))}); err != nil {
+		return err
+	}
 	return f.segments(off, len(p), func(o uint64, lo, hi int, mapped bool) error {
 		if mapped {
 			copy(p[lo:hi], f.mapping.bytes(f.fd, o, hi-lo))
@@ -99,7 +102,9 @@ func (f *File) WriteAt(p []byte, off uint64) error {
 	if len(p) == 0 {
 		return nil
 	}
-	f.BeginWrite(Range{off, off + uint64(len(p))})
+	if err := f.BeginWrite(Range{off, off + uint64(len(p))}); err != nil {
+		return err
+	}
 	defer f.EndWrite()
 	return f.segments(off, len(p), func(o uint64, lo, hi int, mapped bool) error {
 		if mapped {

@@ -38,6 +38,8 @@ type File struct {
 	dirtyPages int
 	timer      *time.Timer // reclaim, set while dirtyPages > 0
 	closed     bool
+	restores   []*FrameMap // whose loaders may run
+	retiring   int         // address spaces that wait for Retire
 
 	// atomic: windows by offset / WindowSize; entries never change once visible.
 	table atomic.Pointer[[]*window]
@@ -46,8 +48,11 @@ type File struct {
 
 	dying atomic.Int32 // calls of FreeAfter that still wait
 
-	gate     sync.RWMutex
-	snapshot atomic.Pointer[snapshotHook]
+	restoring atomic.Int32 // FrameMaps with pending contents
+
+	gate     sync.RWMutex // held for reading around each write by the Sentry
+	snapshot atomic.Pointer[Snapshot]
+	retired  atomic.Pointer[chan struct{}] // see Retire
 }
 
 // New returns an empty memfile.
@@ -67,6 +72,12 @@ func New() (*File, error) {
 
 // Close frees everything. No frame may be in use.
 func (f *File) Close() {
+	f.mu.Lock()
+	restores := append([]*FrameMap(nil), f.restores...)
+	f.mu.Unlock()
+	for _, fm := range restores {
+		fm.Abandon()
+	}
 	f.reclaimMu.Lock()
 	defer f.reclaimMu.Unlock()
 	f.mu.Lock()

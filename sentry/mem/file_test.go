@@ -163,43 +163,6 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestSnapshot has every kind of write come after a copy of what it changes.
-func TestSnapshot(t *testing.T) {
-	f := newFile(t)
-	r, _ := f.Allocate(64<<10, nil, Tmpfs)
-	frozen := make([]byte, r.Len())
-	saved := map[uint64][]byte{}
-	f.WriteAt(bytes.Repeat([]byte("old!"), 16<<10), r.Start)
-	f.ReadAt(frozen, r.Start)
-	var mu sync.Mutex
-	f.BeginSnapshot(func(w Range) {
-		mu.Lock()
-		defer mu.Unlock()
-		for p := w.Start &^ (PageSize - 1); p < w.End; p += PageSize {
-			if saved[p] == nil {
-				saved[p] = make([]byte, PageSize)
-				f.ReadAt(saved[p], p)
-			}
-		}
-	})
-	f.WriteAt([]byte("new"), r.Start+100)
-	f.Zero(Range{r.Start + 8000, r.Start + 9000})
-	f.Copy(r.Start+20000, r.Start, 5000)
-	f.SwapUint32(r.Start+40000, 7)
-	f.CompareAndSwapUint32(r.Start+50000, 0x21646c6f, 7)
-	f.EndSnapshot()
-	f.WriteAt([]byte("later"), r.Start+60000)
-	got := make([]byte, r.Len())
-	f.ReadAt(got, r.Start)
-	for p, b := range saved {
-		copy(got[p-r.Start:], b)
-	}
-	copy(got[60000:], frozen[60000:60005])
-	if !bytes.Equal(got, frozen) {
-		t.Error("the snapshot changed")
-	}
-}
-
 func TestConcurrentFrames(t *testing.T) {
 	f := newFile(t)
 	a := NewAccount(nil, 0)

@@ -74,26 +74,35 @@ func (f *File) word(off uint64) *uint32 {
 }
 
 // LoadUint32 loads the aligned word at off, which lies in an allocated frame.
-func (f *File) LoadUint32(off uint64) uint32 { return atomic.LoadUint32(f.word(off)) }
+func (f *File) LoadUint32(off uint64) (uint32, error) {
+	if err := f.load(Range{off, off + 4}); err != nil {
+		return 0, err
+	}
+	return atomic.LoadUint32(f.word(off)), nil
+}
 
 // SwapUint32 stores v at off and returns what was there.
-func (f *File) SwapUint32(off uint64, v uint32) uint32 {
-	f.BeginWrite(Range{off, off + 4})
+func (f *File) SwapUint32(off uint64, v uint32) (uint32, error) {
+	if err := f.BeginWrite(Range{off, off + 4}); err != nil {
+		return 0, err
+	}
 	defer f.EndWrite()
-	return atomic.SwapUint32(f.word(off), v)
+	return atomic.SwapUint32(f.word(off), v), nil
 }
 
 // CompareAndSwapUint32 stores v at off if old is there, and returns what was there.
-func (f *File) CompareAndSwapUint32(off uint64, old, v uint32) uint32 {
-	f.BeginWrite(Range{off, off + 4})
+func (f *File) CompareAndSwapUint32(off uint64, old, v uint32) (uint32, error) {
+	if err := f.BeginWrite(Range{off, off + 4}); err != nil {
+		return 0, err
+	}
 	defer f.EndWrite()
 	p := f.word(off)
 	for {
 		if atomic.CompareAndSwapUint32(p, old, v) {
-			return old
+			return old, nil
 		}
 		if cur := atomic.LoadUint32(p); cur != old {
-			return cur
+			return cur, nil
 		}
 	}
 }

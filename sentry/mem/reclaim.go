@@ -15,6 +15,21 @@ const maxDirty = 32 << 20 / PageSize
 // freeFrames makes pages [lo, hi) of w, whose last references went, dirty.
 func (f *File) freeFrames(w *window, lo, hi int) {
 	w.acct.uncharge(uint64(hi-lo)*PageSize, w.kind)
+	if fw := w.frozen.Load(); fw != nil && fw.keep(lo, hi) {
+		return
+	}
+	if gone := f.retired.Load(); gone != nil {
+		f.FreeAfter(*gone, func() { f.freeUncharged(w, lo, hi) })
+		return
+	}
+	f.freeUncharged(w, lo, hi)
+}
+
+// freeUncharged makes pages dirty, of which nobody knows any more.
+func (f *File) freeUncharged(w *window, lo, hi int) {
+	if pw := w.pending.Load(); pw != nil {
+		pw.cancel(lo, hi)
+	}
 	f.mu.Lock()
 	for i := lo; i < hi; i++ {
 		w.busy.clear(i)
@@ -51,6 +66,34 @@ func (f *File) FreeAfter(gone <-chan struct{}, free func()) {
 		}
 	}
 	free()
+}
+
+// Retire tells that an address space was given up whose mappings may be used
+// until gone is closed: frames that are freed meanwhile are not used again
+// before.
+func (f *File) Retire(gone <-chan struct{}) {
+	if gone == nil {
+		return
+	}
+	f.mu.Lock()
+	f.retiring++
+	if f.retired.Load() == nil {
+		all := make(chan struct{})
+		f.retired.Store(&all)
+	}
+	f.mu.Unlock()
+	go func() {
+		<-gone
+		f.mu.Lock()
+		var all *chan struct{}
+		if f.retiring--; f.retiring == 0 {
+			all = f.retired.Swap(nil)
+		}
+		f.mu.Unlock()
+		if all != nil {
+			close(*all)
+		}
+	}()
 }
 
 const (

@@ -1,38 +1,308 @@
 package mem
 
-// snapshotHook is called before frames change while a snapshot is written.
-type snapshotHook struct {
-	before func(Range)
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"runsc/sentry/image"
+)
+
+// Snapshot is the memory of an image at one point of time, which is written
+// while its guests run on. A piece that is about to change is written first,
+// by whoever is about to change it: the Sentry in BeginWrite, a guest when it
+// faults on a page that is only mapped for reading (Prepare). Frames of a
+// snapshot that are freed are kept until Close.
+type Snapshot struct {
+	// immutable after BeginSnapshot:
+	f       *File
+	w       *image.PageWriter
+	windows []*frozenWindow // by offset
+
+	failed atomic.Bool
+
+	mu sync.Mutex // held while a piece is written; nothing but leaves of loading are locked inside
+	// mu guards:
+	err error
+	buf []byte
+
+	heldMu sync.Mutex // a leaf
+	// heldMu guards:
+	held []heldFrames // freed since
+}
+
+type heldFrames struct {
+	w      *window
+	lo, hi int
+}
+
+// frozenWindow tells which pages of a window a snapshot has.
+type frozenWindow struct {
+	// immutable after BeginSnapshot:
+	s       *Snapshot
+	w       *window
+	members atomicBitmap
+
+	unsaved atomicBitmap // bits are cleared with Snapshot.mu held
+}
+
+// BeginSnapshot freezes the frames of set as they are, to be written to w. It
+// returns when no write by the Sentry is half done. The caller has stopped
+// the guests and takes their address spaces' write access away before they
+// run on (mm.MM.SwapForSnapshot). There is one snapshot at a time: EBUSY.
+func (f *File) BeginSnapshot(set *FrameSet, w *image.PageWriter) (*Snapshot, error) {
+	s := &Snapshot{f: f, w: w, buf: make([]byte, pieceSize)}
+	for _, r := range set.Ranges() {
+		f.eachWindow(r, func(w *window, lo, hi int) {
+			n := len(s.windows)
+			if n == 0 || s.windows[n-1].w != w {
+				s.windows = append(s.windows, &frozenWindow{s: s, w: w})
+				n++
+			}
+			fw := s.windows[n-1]
+			fw.members.setRange(lo, hi)
+			fw.unsaved.setRange(lo, hi)
+		})
+	}
+	f.gate.Lock()
+	defer f.gate.Unlock()
+	if !f.snapshot.CompareAndSwap(nil, s) {
+		return nil, unix.EBUSY
+	}
+	for _, fw := range s.windows {
+		fw.w.frozen.Store(fw)
+	}
+	return s, nil
+}
+
+// Write writes what is not written yet. On an error the snapshot is given up;
+// the guests do not notice.
+func (s *Snapshot) Write() error {
+	for _, fw := range s.windows {
+		hole := uint64(0) // data ends before it
+		for i := fw.unsaved.next(0, windowPages); i < windowPages; i = fw.unsaved.next(i, windowPages) {
+			if s.failed.Load() {
+				break
+			}
+			off := fw.w.off + uint64(i)*PageSize
+			if off >= hole && s.f.restoring.Load() == 0 {
+				data, err := s.f.nextData(Range{off, fw.w.off + WindowSize})
+				if err != nil {
+					s.fail(err)
+					break
+				}
+				if skip := int((data - fw.w.off) / PageSize); skip > i {
+					s.skipHole(fw, i, skip)
+					continue
+				}
+				hole = off + pieceSize
+			}
+			s.savePiece(fw, i)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// skipHole marks pages [lo, hi), which were a hole, as saved. Whoever changed
+// one of them since has saved it first: what is unsaved is as it was.
+func (s *Snapshot) skipHole(fw *frozenWindow, lo, hi int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := fw.unsaved.next(lo, hi); i < hi; i = fw.unsaved.next(i, hi) {
+		fw.unsaved.clear(i)
+	}
+}
+
+// savePiece writes what is unsaved of the piece that page i lies in.
+func (s *Snapshot) savePiece(fw *frozenWindow, i int) {
+	const piecePages = pieceSize / PageSize
+	lo := i &^ (piecePages - 1)
+	hi := lo + piecePages
+	// Before mu is taken: this may read an image.
+	if !s.failed.Load() {
+		if err := s.f.load(fw.w.rangeOf(lo, piecePages)); err != nil {
+			s.fail(err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := fw.unsaved.next(lo, hi); a < hi; a = fw.unsaved.next(a, hi) {
+		b := a + 1
+		for b < hi && fw.unsaved.get(b) {
+			b++
+		}
+		if s.err == nil {
+			if err := s.f.writePiece(s.w, fw.w.rangeOf(a, b-a), s.buf); err != nil {
+				s.err = err
+				s.failed.Store(true)
+			}
+		}
+		for ; a < b; a++ {
+			fw.unsaved.clear(a)
+		}
+	}
+}
+
+// fail gives the snapshot up: frames change without being written.
+func (s *Snapshot) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.failed.Store(true)
+}
+
+// Fail gives the snapshot up, for instance because the client has gone.
+func (s *Snapshot) Fail(err error) { s.fail(err) }
+
+// Close ends the snapshot, written or not.
+func (s *Snapshot) Close() {
+	f := s.f
+	s.fail(unix.ECANCELED)
+	f.gate.Lock()
+	f.snapshot.CompareAndSwap(s, nil)
+	f.gate.Unlock()
+	s.heldMu.Lock()
+	for _, fw := range s.windows {
+		fw.w.frozen.Store(nil)
+	}
+	held := s.held
+	s.held = nil
+	s.heldMu.Unlock()
+	for _, h := range held {
+		if gone := f.retired.Load(); gone != nil {
+			f.FreeAfter(*gone, func() { f.freeUncharged(h.w, h.lo, h.hi) })
+			continue
+		}
+		f.freeUncharged(h.w, h.lo, h.hi)
+	}
+}
+
+// Unwritten returns how many bytes are not written yet (holes included).
+func (s *Snapshot) Unwritten() (n uint64) {
+	for _, fw := range s.windows {
+		for i := range fw.unsaved {
+			n += uint64(bits.OnesCount64(fw.unsaved[i].Load())) * PageSize
+		}
+	}
+	return n
+}
+
+// keep takes over the freed pages [lo, hi) if the snapshot has one of them.
+func (fw *frozenWindow) keep(lo, hi int) bool {
+	if fw.members.next(lo, hi) == hi {
+		return false
+	}
+	s := fw.s
+	s.heldMu.Lock()
+	defer s.heldMu.Unlock()
+	if fw.w.frozen.Load() != fw {
+		return false // closed meanwhile
+	}
+	s.held = append(s.held, heldFrames{fw.w, lo, hi})
+	return true
+}
+
+// save writes what a snapshot has of r, which is about to change.
+func (f *File) save(r Range) {
+	f.eachWindow(r, func(w *window, lo, hi int) {
+		fw := w.frozen.Load()
+		if fw == nil {
+			return
+		}
+		for i := fw.unsaved.next(lo, hi); i < hi; i = fw.unsaved.next(i, hi) {
+			fw.s.savePiece(fw, i)
+		}
+	})
+}
+
+// frozen tells whether a snapshot has something of r that is not written.
+func (f *File) frozen(r Range) bool {
+	if f.snapshot.Load() == nil {
+		return false
+	}
+	found := false
+	f.eachWindow(r, func(w *window, lo, hi int) {
+		if fw := w.frozen.Load(); fw != nil && fw.unsaved.next(lo, hi) < hi {
+			found = true
+		}
+	})
+	return found
 }
 
 // BeginWrite announces that the Sentry is about to change bytes of r, and
 // EndWrite that it is done. All writes of frames by the Sentry, from user
-// copies to futex words, go through this pair: while a snapshot is being
-// written, frames of it are copied here first. A write is never half before
-// and half after a cut. Between the two nothing may block or lock.
-func (f *File) BeginWrite(r Range) {
-	f.gate.RLock()
-	if s := f.snapshot.Load(); s != nil {
-		s.before(r)
+// copies to futex words, go through this pair: contents that are still in an
+// image are loaded first, and what a snapshot is about to write is written. A write is never half before
+// and half after a cut. Between the two nothing may block or lock. After an
+// error there is no EndWrite.
+func (f *File) BeginWrite(r Range) error {
+	for {
+		if err := f.load(r); err != nil {
+			return err
+		}
+		f.gate.RLock()
+		if !f.frozen(r) {
+			return nil
+		}
+		f.gate.RUnlock()
+		f.save(r)
 	}
 }
 
 // EndWrite ends what BeginWrite began.
 func (f *File) EndWrite() { f.gate.RUnlock() }
 
-// BeginSnapshot makes before be called with the range of each write by the
-// Sentry from now on, before the bytes change. It returns when no write is in
-// progress, so that everything written earlier is visible in the file.
-func (f *File) BeginSnapshot(before func(Range)) {
-	f.gate.Lock()
-	f.snapshot.Store(&snapshotHook{before})
-	f.gate.Unlock()
+// Snapshotting tells whether a snapshot is being written: guests may then get
+// write access only to what Extent tells.
+func (f *File) Snapshotting() bool { return f.snapshot.Load() != nil }
+
+// Ready tells whether a guest may access the frame at off: its contents are
+// there and, for a write, no snapshot needs them. Else call Prepare, without
+// locks that others need meanwhile.
+func (f *File) Ready(off uint64, write bool) bool {
+	if f.restoring.Load() > 0 {
+		w := f.window(off)
+		if pw := w.pending.Load(); pw != nil && pw.bits.get(int(off%WindowSize/PageSize)) {
+			return false
+		}
+	}
+	return !write || !f.frozen(Range{off, off + 1})
 }
 
-// EndSnapshot ends what BeginSnapshot began; no call of the hook runs when it
-// returns.
-func (f *File) EndSnapshot() {
-	f.gate.Lock()
-	f.snapshot.Store(nil)
-	f.gate.Unlock()
+// Prepare makes the frame at off, and what is near, ready.
+func (f *File) Prepare(off uint64, write bool) error {
+	r := Range{off, off + 1}
+	if err := f.load(r); err != nil {
+		return err
+	}
+	if write {
+		f.save(r)
+	}
+	return nil
+}
+
+// Extent narrows r, which has frames, to those around at (which is Ready for
+// reading) that a guest may be given like it: all loaded, and all or none of them
+// to be kept from writing, as the second result tells.
+func (f *File) Extent(r Range, at uint64) (Range, bool) {
+	if f.restoring.Load() == 0 && f.snapshot.Load() == nil {
+		return r, false
+	}
+	at &^= PageSize - 1
+	keep := f.frozen(Range{at, at + 1})
+	same := func(off uint64) bool { return f.Ready(off, false) && f.frozen(Range{off, off + 1}) == keep }
+	out := Range{at, at + PageSize}
+	for out.Start > r.Start && same(out.Start-PageSize) {
+		out.Start -= PageSize
+	}
+	for out.End < r.End && same(out.End) {
+		out.End += PageSize
+	}
+	return out, keep
 }

@@ -30,6 +30,10 @@ type window struct {
 	// atomic:
 	refs [windowPages]atomic.Int32
 	heat heat
+	// pending is set while contents are still in an image, frozen while a
+	// snapshot has pages of the window.
+	pending atomic.Pointer[pendingWindow]
+	frozen  atomic.Pointer[frozenWindow]
 }
 
 type bitmap [windowPages / 64]uint64

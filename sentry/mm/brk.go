@@ -9,7 +9,7 @@ import (
 
 // brkRange is the heap: [start, end).
 type brkRange struct {
-	start, end uint64
+	start, end uint64 `save:"rec"`
 }
 
 // SetBrk makes addr the start of an empty heap. The loader calls it.

@@ -109,8 +109,22 @@ func (mm *MM) fault(addr uint64, access platform.Prot, host, force bool) error {
 			// The data of programs and libraries is read to be relocated.
 			write = true
 		}
+		if off, ok := mm.unreadyLocked(at, false); ok {
+			mm.mu.Unlock()
+			if err := mm.mf.Prepare(off, false); err != nil {
+				return &Fault{int32(unix.SIGBUS), BusAdrErr, addr}
+			}
+			continue
+		}
 		need, err := mm.presentLocked(s, at, write, &l)
 		if err == nil && !need {
+			if off, ok := mm.unreadyLocked(at, host && write); ok {
+				mm.mu.Unlock()
+				if err := mm.mf.Prepare(off, host && write); err != nil {
+					return &Fault{int32(unix.SIGBUS), BusAdrErr, addr}
+				}
+				continue
+			}
 			if host {
 				err = mm.mapHostLocked(at, s.Start, s.End, s.V)
 				if err == unix.EPERM || err == unix.EACCES || err == unix.ENODEV {
@@ -144,6 +158,18 @@ func (mm *MM) fault(addr uint64, access platform.Prot, host, force bool) error {
 			return &Fault{int32(unix.SIGBUS), BusAdrErr, addr}
 		}
 	}
+}
+
+// unreadyLocked tells whether the page at addr is a frame that cannot be
+// accessed yet: its contents are still in an image or, for a write, needed
+// by a snapshot. It returns the frame.
+func (mm *MM) unreadyLocked(addr uint64, write bool) (uint64, bool) {
+	p := mm.pages.Find(addr)
+	if p == nil || !p.V.frames {
+		return 0, false
+	}
+	off := p.V.off + (addr - p.Start)
+	return off, !mm.mf.Ready(off, write)
 }
 
 // mapCopyLocked is for a file that the host does not map (a noexec mount, a

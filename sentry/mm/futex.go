@@ -39,13 +39,13 @@ func (mm *MM) FutexKey(addr uint64, private bool) (FutexKey, error) {
 
 // LoadUint32 atomically loads the aligned word at addr.
 func (mm *MM) LoadUint32(addr uint64) (uint32, error) {
-	return mm.word(addr, platform.Read, func(off uint64) uint32 { return mm.mf.LoadUint32(off) },
+	return mm.word(addr, platform.Read, mm.mf.LoadUint32,
 		func(fd int, off int64) (uint32, error) { return mem.HostWord(fd, off, false, nil) })
 }
 
 // SwapUint32 atomically stores v at addr and returns what was there.
 func (mm *MM) SwapUint32(addr uint64, v uint32) (uint32, error) {
-	return mm.word(addr, platform.Write, func(off uint64) uint32 { return mm.mf.SwapUint32(off, v) },
+	return mm.word(addr, platform.Write, func(off uint64) (uint32, error) { return mm.mf.SwapUint32(off, v) },
 		func(fd int, off int64) (uint32, error) {
 			return mem.HostWord(fd, off, true, func(uint32) (uint32, bool) { return v, true })
 		})
@@ -54,23 +54,23 @@ func (mm *MM) SwapUint32(addr uint64, v uint32) (uint32, error) {
 // CompareAndSwapUint32 atomically stores v at addr if old is there. It
 // returns what was there.
 func (mm *MM) CompareAndSwapUint32(addr uint64, old, v uint32) (uint32, error) {
-	return mm.word(addr, platform.Write, func(off uint64) uint32 { return mm.mf.CompareAndSwapUint32(off, old, v) },
+	return mm.word(addr, platform.Write, func(off uint64) (uint32, error) { return mm.mf.CompareAndSwapUint32(off, old, v) },
 		func(fd int, off int64) (uint32, error) {
 			return mem.HostWord(fd, off, true, func(cur uint32) (uint32, bool) { return v, cur == old })
 		})
 }
 
-func (mm *MM) word(addr uint64, access platform.Prot, frame func(off uint64) uint32, host func(fd int, off int64) (uint32, error)) (uint32, error) {
+func (mm *MM) word(addr uint64, access platform.Prot, frame func(off uint64) (uint32, error), host func(fd int, off int64) (uint32, error)) (uint32, error) {
 	if addr%4 != 0 {
 		return 0, unix.EINVAL
 	}
 	var v uint32
 	_, err := mm.access(addr, 4, access, false, func(p *page, off uint64, _, _ int) error {
-		if p.frames {
-			v = frame(off)
-			return nil
-		}
 		var err error
+		if p.frames {
+			v, err = frame(off)
+			return err
+		}
 		v, err = host(int(p.fd), int64(off))
 		return err
 	})

@@ -3,6 +3,7 @@ package mm
 import (
 	"golang.org/x/sys/unix"
 
+	"runsc/sentry/mem"
 	"runsc/sentry/platform"
 )
 
@@ -27,6 +28,14 @@ func (mm *MM) mapHostLocked(addr, lo, hi uint64, v *vma) error {
 	lo, hi = max(lo, s.Start), min(hi, s.End)
 	if want == 0 {
 		return nil
+	}
+	if p.frames {
+		off := p.off + (lo - s.Start)
+		r, frozen := mm.mf.Extent(mem.Range{Start: off, End: off + (hi - lo)}, off+(addr-lo))
+		lo, hi = lo+(r.Start-off), lo+(r.End-off)
+		if frozen {
+			want &^= platform.Write
+		}
 	}
 	if p.host != 0 && p.host != want {
 		// The frames stay, the protection changes (taken over after a fork).
@@ -143,6 +152,9 @@ func (mm *MM) protectLocked(start, end uint64) error {
 			v := mm.vmas.Find(lo)
 			hi := min(s.End, end, v.End)
 			want := s.V.hostProt(v.V)
+			if s.V.frames && s.V.host&platform.Write == 0 && mm.mf.Snapshotting() {
+				want &^= platform.Write // a write fault adds it
+			}
 			if want == s.V.host {
 				after = false
 			} else if n := len(spans); after && spans[n-1].prot == want {

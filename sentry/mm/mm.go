@@ -40,32 +40,32 @@ type Ref interface {
 // MM is one guest address space. It is shared by the threads of a process.
 type MM struct {
 	// immutable after New:
-	mf     *mem.File
-	acct   *mem.Account
-	group  platform.Group
-	limits LimitFunc
-	layout layout // changed by the loader only
+	mf     *mem.File      `save:"rebuilt"`
+	acct   *mem.Account   `save:"rebuilt"`
+	group  platform.Group `save:"rebuilt"`
+	limits LimitFunc      `save:"rebuilt"`
+	layout layout         `save:"rec"` // changed by the loader only
 
-	users atomic.Int32
-	as    atomic.Pointer[platform.AddressSpace] // mapMu is held to set it
+	users atomic.Int32                          `save:"rebuilt"`
+	as    atomic.Pointer[platform.AddressSpace] `save:"none: the host's side comes back by faults"` // mapMu is held to set it
 
-	mapMu sync.Mutex
+	mapMu sync.Mutex `save:"none: not held at a stop"`
 
-	mu sync.RWMutex
+	mu sync.RWMutex `save:"none: not held at a stop"`
 	// mu guards (mapMu too is held to change the set of vmas, but for the
 	// growth of a stack):
-	vmas    segset.Map[*vma]
-	pages   segset.Map[page]
-	windows map[uint64]uint64 // address / WindowSize -> memfile offset
-	gen     uint64            // counts calls of Invalidate
-	garbage []mem.Mappable    // references to drop when mu is released
-	space   usage
-	future  lockMode // mlockall(MCL_FUTURE)
-	brk     brkRange
-	info    ProcInfo
-	exe     Ref
-	hints   []hint
-	dying   *[]mem.Range // when set, frames are collected here, not freed
+	vmas    segset.Map[*vma]  `save:"rec"`
+	pages   segset.Map[page]  `save:"rec"`                                       // the owned ones
+	windows map[uint64]uint64 `save:"rec"`                                       // address / WindowSize -> memfile offset
+	gen     uint64            `save:"none: only lookups in progress compare it"` // counts calls of Invalidate
+	garbage []mem.Mappable    `save:"none: empty when mu is not held"`           // references to drop when mu is released
+	space   usage             `save:"rec"`                                       // peaks; the rest is counted again
+	future  lockMode          `save:"rec"`                                       // mlockall(MCL_FUTURE)
+	brk     brkRange          `save:"rec"`
+	info    ProcInfo          `save:"rec"`
+	exe     Ref               `save:"rec"`
+	hints   []hint            `save:"none: saves faults only"`
+	dying   *[]mem.Range      `save:"none: set while the last user leaves"` // when set, frames are collected here, not freed
 }
 
 // maxHints is more than a program with an interpreter gives.
@@ -79,25 +79,25 @@ type hint struct {
 
 // layout is where things go (arch_pick_mmap_layout).
 type layout struct {
-	mmapBase uint64
-	stackTop uint64
+	mmapBase uint64 `save:"rec"`
+	stackTop uint64 `save:"rec"`
 }
 
 // usage counts bytes of vmas and of resident pages.
 type usage struct {
-	total, data, stack, exec, locked, shared uint64
-	anon, file                               uint64
-	peakTotal, peakRSS                       uint64
+	total, data, stack, exec, locked, shared uint64 `save:"rebuilt"`
+	anon, file                               uint64 `save:"rebuilt"`
+	peakTotal, peakRSS                       uint64 `save:"rec"`
 }
 
 // ProcInfo has the addresses that /proc/PID/cmdline, environ, auxv and stat show.
 type ProcInfo struct {
-	CodeStart, CodeEnd uint64
-	DataStart, DataEnd uint64
-	StackStart         uint64
-	ArgStart, ArgEnd   uint64
-	EnvStart, EnvEnd   uint64
-	Auxv               []byte
+	CodeStart, CodeEnd uint64 `save:"rec"`
+	DataStart, DataEnd uint64 `save:"rec"`
+	StackStart         uint64 `save:"rec"`
+	ArgStart, ArgEnd   uint64 `save:"rec"`
+	EnvStart, EnvEnd   uint64 `save:"rec"`
+	Auxv               []byte `save:"rec"`
 }
 
 // New returns an empty address space with one user, whose frames are charged

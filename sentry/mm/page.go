@@ -8,19 +8,19 @@ import (
 
 // page is the state of a run of pages of an address space.
 type page struct {
-	off uint64 // of the run's start in fd
-	fd  int32
+	off uint64 `save:"rec"`     // of the run's start in fd
+	fd  int32  `save:"rebuilt"` // of the memfile: only owned pages are saved
 	// frames: fd is the memfile.
-	frames bool
+	frames bool `save:"rebuilt"`
 	// owned: mm holds a reference to each frame: the contents are private.
-	owned bool
+	owned bool `save:"rebuilt"`
 	// cow: owned frames that others may hold too; a write copies or, at the
 	// last reference, takes them over.
-	cow bool
+	cow bool `save:"rec"`
 	// dirty: the file was told that a shared mapping writes (Region's write).
-	dirty bool
+	dirty bool `save:"none: faults ask the file again"`
 	// host is the protection of the host mapping, 0 when there is none.
-	host platform.Prot
+	host platform.Prot `save:"none: the host's side comes back by faults"`
 }
 
 type pageSeg = segset.Seg[page]

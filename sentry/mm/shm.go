@@ -14,17 +14,17 @@ import (
 // mm/shmem.c).
 type shm struct {
 	// immutable:
-	mf   *mem.File
-	acct *mem.Account
-	size uint64
-	ino  uint64
+	mf   *mem.File    `save:"rebuilt"`
+	acct *mem.Account `save:"rebuilt"`
+	size uint64       `save:"rec"`
+	ino  uint64       `save:"rec"`
 
-	refs atomic.Int64
+	refs atomic.Int64 `save:"rebuilt"`
 
-	mu sync.Mutex // a leaf
+	mu sync.Mutex `save:"none: not held at a stop"` // a leaf
 	// mu guards:
-	frames segset.Map[uint64]         // offset -> memfile offset
-	spaces map[mem.MappingSpace]int64 // bytes mapped
+	frames segset.Map[uint64]         `save:"rec"`     // offset -> memfile offset
+	spaces map[mem.MappingSpace]int64 `save:"rebuilt"` // bytes mapped
 }
 
 var nextShmIno atomic.Uint64

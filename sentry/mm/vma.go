@@ -22,26 +22,26 @@ const (
 // vma is what a guest mapping is (vm_area_struct); its addresses are those
 // of its segment.
 type vma struct {
-	prot    platform.Prot
-	maxProt platform.Prot // what mprotect may give
-	shared  bool
-	grows   bool // MAP_GROWSDOWN: a stack
-	nores   bool
-	noFork  bool // MADV_DONTFORK
-	wipe    bool // MADV_WIPEONFORK
-	noDump  bool
-	lock    lockMode
-	special bool // not to be moved or merged: vdso, vvar
-	stable  bool // see MMapOpts
+	prot    platform.Prot `save:"rec"`
+	maxProt platform.Prot `save:"rec"` // what mprotect may give
+	shared  bool          `save:"rec"`
+	grows   bool          `save:"rec"` // MAP_GROWSDOWN: a stack
+	nores   bool          `save:"rec"`
+	noFork  bool          `save:"rec"` // MADV_DONTFORK
+	wipe    bool          `save:"rec"` // MADV_WIPEONFORK
+	noDump  bool          `save:"rec"`
+	lock    lockMode      `save:"rec"`
+	special bool          `save:"rec"` // not to be moved or merged: vdso, vvar
+	stable  bool          `save:"rec"` // see MMapOpts
 
-	file mem.Mappable // nil for private anonymous memory
-	obj  any          // mem.MapObject(file)
-	off  uint64       // of the segment's start in file
-	name string       // "[heap]", "[stack]", ...
+	file mem.Mappable `save:"rec"`     // nil for private anonymous memory
+	obj  any          `save:"rebuilt"` // mem.MapObject(file)
+	off  uint64       `save:"rec"`     // of the segment's start in file
+	name string       `save:"rec"`     // "[heap]", "[stack]", ...
 
 	// next is where a sequential reader faults next, ahead how much the last
 	// fault brought.
-	next, ahead uint64
+	next, ahead uint64 `save:"none: a guess"`
 }
 
 type vmaSeg = segset.Seg[*vma]

@@ -1,6 +1,7 @@
 package vdso
 
 import (
+	"hash/fnv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,7 @@ type Image struct {
 	mf     *mem.File
 	clock  Clock
 	frames mem.Range
+	layout uint64
 	usable bool // there is a time stamp counter to tell the time by
 
 	mu sync.Mutex // a leaf
@@ -41,16 +43,23 @@ func New(mf *mem.File, c Clock) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mf.WriteAt(build(text()), r.Start+pageSize); err != nil {
+	object := build(text())
+	if err := mf.WriteAt(object, r.Start+pageSize); err != nil {
 		return nil, err
 	}
-	v := &Image{mf: mf, clock: c, frames: r, usable: invariantTSC()}
+	h := fnv.New64a()
+	h.Write(object) // never fails (hash.Hash)
+	v := &Image{mf: mf, clock: c, frames: r, layout: h.Sum64(), usable: invariantTSC()}
 	v.Refresh()
 	return v, nil
 }
 
 // Size is the length of both pages.
 func (v *Image) Size() uint64 { return 2 * pageSize }
+
+// Layout identifies the shared object: a program that runs in one continues
+// in another only if their layouts are equal.
+func (v *Image) Layout() uint64 { return v.layout }
 
 // Mappable returns the pages: data, then the shared object.
 func (v *Image) Mappable() mem.Mappable { return v }
@@ -71,10 +80,10 @@ func (v *Image) Refresh() {
 	p := v.cal.next(&v.last, now, v.offset, v.boot)
 	v.last = p
 	v.seq++
-	v.mf.SwapUint32(v.frames.Start, v.seq)
-	_ = v.mf.WriteAt(p.bytes(), v.frames.Start+4) // a page that is mapped cannot fail
+	_, _ = v.mf.SwapUint32(v.frames.Start, v.seq) // a page that is mapped cannot fail
+	_ = v.mf.WriteAt(p.bytes(), v.frames.Start+4)
 	v.seq++
-	v.mf.SwapUint32(v.frames.Start, v.seq)
+	_, _ = v.mf.SwapUint32(v.frames.Start, v.seq)
 }
 
 // sample reads counter and clocks at as nearly the same time as it gets, and
