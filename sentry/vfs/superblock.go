@@ -55,8 +55,45 @@ func (sb *Superblock) decRef() {
 	superblockKind.Died()
 }
 
-var anonMinor atomic.Uint32
+// anonDevs numbers the file systems without a block device.
+var anonDevs struct {
+	mu sync.Mutex
+	// mu guards:
+	last uint32
+	// claimed are numbers beyond last that restored file systems have.
+	claimed map[uint32]bool
+}
 
 // NewAnonDev returns an unused device number for a file system without a
 // block device, as Linux's get_anon_bdev.
-func NewAnonDev() uint64 { return unix.Mkdev(0, anonMinor.Add(1)) }
+func NewAnonDev() uint64 {
+	a := &anonDevs
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		a.last++
+		if !a.claimed[a.last] {
+			return unix.Mkdev(0, a.last)
+		}
+		delete(a.claimed, a.last)
+	}
+}
+
+// maxClaimed bounds the numbers that can be claimed.
+const maxClaimed = 1 << 20
+
+// claimAnonDev makes dev the caller's; false if it may be somebody's.
+func claimAnonDev(dev uint64) bool {
+	n := unix.Minor(dev)
+	a := &anonDevs
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if dev != unix.Mkdev(0, n) || n <= a.last || n > maxClaimed || a.claimed[n] {
+		return false
+	}
+	if a.claimed == nil {
+		a.claimed = make(map[uint32]bool)
+	}
+	a.claimed[n] = true
+	return true
+}

@@ -1,0 +1,296 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"runsc/sentry/clock"
+	"runsc/sentry/image"
+	"runsc/sentry/mem"
+)
+
+// StateSaver is implemented by what a checkpoint keeps: file systems, inodes
+// that may be referred to other than by a path, and those FileOps that opening
+// the path again would not bring back. SaveState writes the record of kind
+// StateKind and number id; what it refers to it gives to SaveEnv.Save.
+type StateSaver interface {
+	StateKind() image.Kind
+	SaveState(e *SaveEnv, id image.ID) error
+}
+
+// FilesystemSaver, InodeSaver and FileOpsSaver are StateSaver as the three
+// kinds of implementations have it.
+type (
+	FilesystemSaver interface {
+		Filesystem
+		StateSaver
+	}
+	InodeSaver interface {
+		Inode
+		StateSaver
+	}
+	FileOpsSaver interface {
+		FileOps
+		StateSaver
+	}
+)
+
+// Numbered is implemented by inodes of host files: the number that the guest
+// knows a file by while it is open is kept.
+type Numbered interface {
+	// Number is the inode number, without asking the host; 0 if it need not
+	// be kept.
+	Number() uint64
+	KeepNumber(ino uint64)
+}
+
+// SaveEnv is what the parts of a save share. Finish ends the writing of
+// records.
+type SaveEnv struct {
+	*image.Saver
+	// Frames collects the memory that the image has to hold.
+	Frames *mem.FrameSet
+	Caller Caller
+	// Validate records size and time of open host files.
+	Validate bool
+	// TaskID numbers the task that a file belongs to (a signalfd); 0 if it is
+	// not in the image.
+	TaskID func(task any) image.ID
+
+	later  []func() error
+	tables []*FDTable
+	files  []*File
+}
+
+// Later calls fn from Finish: for what may refer only to objects that are in
+// the image for another reason.
+func (e *SaveEnv) Later(fn func() error) { e.later = append(e.later, fn) }
+
+// Save saves an object once and returns the reference to it. Objects that
+// refer to each other are fine.
+func (e *SaveEnv) Save(obj any) (image.Ref, error) {
+	s, ok := obj.(StateSaver)
+	if !ok {
+		return image.Ref{}, fmt.Errorf("%T cannot be saved yet", obj)
+	}
+	id, fresh := e.ID(obj)
+	ref := image.Ref{Kind: s.StateKind(), ID: id}
+	if !fresh {
+		return ref, nil
+	}
+	return ref, s.SaveState(e, id)
+}
+
+// Finish writes what was put off, and the file locks. It is called once,
+// after everything else was saved.
+func (e *SaveEnv) Finish() error {
+	for len(e.later) > 0 {
+		fn := e.later[0]
+		e.later = e.later[1:]
+		if err := fn(); err != nil {
+			return err
+		}
+	}
+	return e.saveLocks()
+}
+
+// FrameTaker gives out the memory of an image; *mem.FrameMap is one.
+type FrameTaker interface {
+	// Take returns what the saved frames of r became, in order, with a
+	// reference to each.
+	Take(r mem.Range) ([]mem.Range, error)
+}
+
+// RestoreEnv is what the parts of a restore share. Finish or Abort ends it.
+type RestoreEnv struct {
+	*image.Restorer
+	Memory  *mem.File
+	Account *mem.Account
+	Frames  FrameTaker
+	Caller  Caller
+	Clock   *clock.Clock // set to the saved monotonic time already
+	// HostFS returns the host's tree that the new specification mounts at a
+	// destination, "/" for the root. It is called once for each.
+	HostFS func(destination string) (Filesystem, error)
+	// NewFS makes a file system of the Sentry's own, other than tmpfs and
+	// overlay.
+	NewFS func(typ, source, options string) (Filesystem, error)
+	// Stream returns a new reference to the file that is standard stream n of
+	// the new task.
+	Stream func(n int) (*File, error)
+	// Task returns the restored task with a number; it is called from Finish.
+	Task     func(id image.ID) (any, error)
+	Validate bool
+
+	depth     int
+	later     []func() error
+	cleanup   []func()
+	owned     map[image.ID]bool
+	loose     map[image.ID]Filesystem
+	devs      map[uint64]uint64 // saved device numbers and what they became
+	reserved  map[uint64]bool   // device numbers that are kept for the image's
+	groups    map[uint32]uint32
+	mappables map[image.ID]mem.Mappable
+	taken     map[image.ID]bool // operations that have their description
+	firstID   uint64            // mounts numbered after it were made by this restore
+	started   bool
+	done      bool // Finish succeeded
+}
+
+// Later calls fn from Finish, when all objects exist.
+func (e *RestoreEnv) Later(fn func() error) { e.later = append(e.later, fn) }
+
+// Cleanup calls fn at the end, whether the restore succeeds or not: for the
+// references that the environment itself holds.
+func (e *RestoreEnv) Cleanup(fn func()) { e.cleanup = append(e.cleanup, fn) }
+
+// Finish does what was put off and drops the references of the environment.
+// Nothing is restored after it. On an error the caller drops what it has.
+func (e *RestoreEnv) Finish() error {
+	var err error
+	for err == nil && len(e.later) > 0 {
+		fn := e.later[0]
+		e.later = e.later[1:]
+		err = fn()
+	}
+	if err == nil {
+		err = e.restoreLocks()
+	}
+	e.done = err == nil
+	e.Abort()
+	return err
+}
+
+// Abort drops the references of the environment.
+func (e *RestoreEnv) Abort() {
+	for i := len(e.cleanup) - 1; i >= 0; i-- {
+		e.cleanup[i]()
+	}
+	for id, fs := range e.loose {
+		if !e.owned[id] {
+			fs.Release()
+		}
+	}
+	e.later, e.cleanup, e.loose = nil, nil, nil
+}
+
+// maxDepth bounds how deeply records may refer to one another.
+const maxDepth = 10000
+
+var errDepth = errors.New("records of the image refer to each other too deeply")
+
+// nested calls fn one level further down.
+func nested[T any](e *RestoreEnv, fn func() (T, error)) (T, error) {
+	e.depth++
+	defer func() { e.depth-- }()
+	if e.depth > maxDepth {
+		var zero T
+		return zero, errDepth
+	}
+	return fn()
+}
+
+// once is image.Once with a bound on the depth.
+func once[T any](e *RestoreEnv, id image.ID, build func() (T, error)) (T, error) {
+	return image.Once(e.Restorer, id, func() (T, error) { return nested(e, build) })
+}
+
+var states struct {
+	mu sync.RWMutex
+	// mu guards:
+	restore map[image.Kind]func(*RestoreEnv, image.ID) (any, error)
+}
+
+// RegisterState says how objects of a kind are made from their records.
+// Packages call it when they are initialized: it is code, no state. The object
+// is kept until the environment ends, with a reference that restore arranges
+// to be dropped by Cleanup if the object has a count.
+func RegisterState(kind image.Kind, restore func(e *RestoreEnv, id image.ID) (any, error)) {
+	states.mu.Lock()
+	defer states.mu.Unlock()
+	if states.restore == nil {
+		states.restore = map[image.Kind]func(*RestoreEnv, image.ID) (any, error){}
+	}
+	states.restore[kind] = restore
+}
+
+// KnownState tells whether records of a kind can be restored by this package
+// and those registered.
+func KnownState(kind image.Kind) bool {
+	if kind >= image.KindFDTable && kind <= image.KindFileData {
+		return true
+	}
+	states.mu.RLock()
+	defer states.mu.RUnlock()
+	return states.restore[kind] != nil
+}
+
+// Restored returns the object that ref refers to, made at the first call; the
+// reference stays the environment's.
+func Restored[T any](e *RestoreEnv, ref image.Ref) (T, error) {
+	return once(e, ref.ID, func() (T, error) {
+		var zero T
+		e.reserveDevs()
+		states.mu.RLock()
+		fn := states.restore[ref.Kind]
+		states.mu.RUnlock()
+		if fn == nil {
+			return zero, fmt.Errorf("the image refers to an object of kind %d", ref.Kind)
+		}
+		o, err := fn(e, ref.ID)
+		if err != nil {
+			return zero, err
+		}
+		t, ok := o.(T)
+		if !ok {
+			return zero, fmt.Errorf("object %d of the image is of kind %d, not what refers to it needs", ref.ID, ref.Kind)
+		}
+		return t, nil
+	})
+}
+
+// RestoreInode returns a new reference to an inode.
+func (e *RestoreEnv) RestoreInode(ref image.Ref) (Inode, error) {
+	i, err := Restored[Inode](e, ref)
+	if err == nil {
+		i.IncRef()
+	}
+	return i, err
+}
+
+// RestoreFilesystem returns a file system. Whoever releases it asks for it
+// with OwnFilesystem instead.
+func (e *RestoreEnv) RestoreFilesystem(ref image.Ref) (Filesystem, error) {
+	fs, err := Restored[Filesystem](e, ref)
+	if err == nil && !e.owned[ref.ID] {
+		if e.loose == nil {
+			e.loose = map[image.ID]Filesystem{}
+		}
+		e.loose[ref.ID] = fs
+	}
+	return fs, err
+}
+
+// OwnFilesystem is RestoreFilesystem for the one who is to release it.
+func (e *RestoreEnv) OwnFilesystem(ref image.Ref) (Filesystem, error) {
+	fs, err := e.RestoreFilesystem(ref)
+	if err != nil {
+		return nil, err
+	}
+	if e.owned[ref.ID] {
+		return nil, fmt.Errorf("file system %d of the image is used twice", ref.ID)
+	}
+	if e.owned == nil {
+		e.owned = map[image.ID]bool{}
+	}
+	e.owned[ref.ID] = true
+	delete(e.loose, ref.ID)
+	return fs, nil
+}
+
+// TimeRecord and RestoredTime convert times.
+func TimeRecord(t Timespec) image.Time { return image.Time{Sec: t.Sec, Nsec: t.Nsec} }
+
+// RestoredTime is TimeRecord's counterpart.
+func RestoredTime(t image.Time) Timespec { return Timespec{Sec: t.Sec, Nsec: min(t.Nsec, 999_999_999)} }
