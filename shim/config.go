@@ -5,14 +5,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	runtimeoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
 	"github.com/pelletier/go-toml/v2"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -37,6 +40,15 @@ type config struct {
 	InodePolicy string `toml:"inode-policy"`
 	// InodeKeyFile holds the host's secret for the policy "hash".
 	InodeKeyFile string `toml:"inode-key-file"`
+	// ValidateMetadata records size and mtime of open host files in an image;
+	// a restore refuses a file that has others. An annotation overrides it.
+	ValidateMetadata bool `toml:"validate-metadata"`
+	// Compression of an image: "none", the default, or "zstd". An annotation
+	// overrides it.
+	Compression string `toml:"compression"`
+	// RestoreAllow lists the directories below which an image may lie that an
+	// annotation names.
+	RestoreAllow []string `toml:"restore-allow"`
 	// Strace makes the Sentry log every system call of the guest.
 	Strace bool `toml:"strace"`
 }
@@ -59,6 +71,9 @@ func defaultInodeKeyFile() string {
 const (
 	overlayMemory = "root:memory"
 	overlayNone   = "none"
+
+	compressionNone = "none"
+	compressionZstd = "zstd"
 )
 
 // maxCPUs is what Linux's largest configuration allows (CONFIG_NR_CPUS).
@@ -99,6 +114,19 @@ func parseConfig(name string, body []byte) (*config, error) {
 	if c.InodeKeyFile != "" && !filepath.IsAbs(c.InodeKeyFile) {
 		return nil, fmt.Errorf("%s: inode-key-file %q is not an absolute path", name, c.InodeKeyFile)
 	}
+	switch c.Compression {
+	case "":
+		c.Compression = compressionNone
+	case compressionNone, compressionZstd:
+	default:
+		return nil, fmt.Errorf("%s: compression is %q, %q and %q are possible", name, c.Compression, compressionNone, compressionZstd)
+	}
+	for i, p := range c.RestoreAllow {
+		if !filepath.IsAbs(p) {
+			return nil, fmt.Errorf("%s: restore-allow: %q is not an absolute path", name, p)
+		}
+		c.RestoreAllow[i] = filepath.Clean(p)
+	}
 	switch c.Overlay2 {
 	case "":
 		c.Overlay2 = overlayMemory
@@ -124,14 +152,46 @@ func configFromOptions(opts *anypb.Any) (*config, error) {
 		return nil, fmt.Errorf("runtime options: %w", err)
 	}
 	if o.ConfigPath != "" {
-		body, err := os.ReadFile(o.ConfigPath)
-		if err != nil {
-			return nil, fmt.Errorf("runtime options: %w", err)
-		}
-		return parseConfig(o.ConfigPath, body)
+		return readConfig(o.ConfigPath)
 	}
-	return parseConfig("runtime options", o.ConfigBody)
+	c, err := parseConfig("runtime options", o.ConfigBody)
+	if err == nil && len(c.RestoreAllow) > 0 {
+		return nil, errors.New("runtime options: restore-allow is possible in a file only, named by ConfigPath")
+	}
+	return c, err
 }
+
+// maxConfig bounds a config file.
+const maxConfig = 1 << 20
+
+// readConfig reads a config file. restore-allow opens a door, and counts only
+// in a file that nobody but root can write.
+func readConfig(path string) (*config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("runtime options: %w", err)
+	}
+	defer f.Close()
+	body, err := io.ReadAll(io.LimitReader(f, maxConfig))
+	if err != nil {
+		return nil, fmt.Errorf("runtime options: %w", err)
+	}
+	c, err := parseConfig(path, body)
+	if err != nil || len(c.RestoreAllow) == 0 {
+		return c, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if st.Uid != 0 || st.Mode&0o022 != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("%s: restore-allow counts only in a regular file that belongs to root and that no one else can write", path)
+	}
+	return c, nil
+}
+
+// equal reports whether two configurations make the same sandbox.
+func (c *config) equal(o *config) bool { return reflect.DeepEqual(c, o) }
 
 // Linked in so that protobuf knows the type: -info echoes such options.
 var _ proto.Message = (*runcoptions.Options)(nil)

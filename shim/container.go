@@ -33,6 +33,7 @@ type container struct {
 	hooks       *specs.Hooks
 	annotations map[string]string
 	cgroup      hostcgroup.Group
+	saves       saveOptions
 
 	// op serialises Start of init, Pause, Resume, Update and Delete.
 	op sync.Mutex
@@ -47,9 +48,13 @@ type container struct {
 	starting int        // Start calls under way
 	held     []heldNote // what waits for those calls
 	gone     bool       // the sandbox has ended
-	ooms     uint64
-	limits   controlapi.Limits
-	rec      record
+	// restoring is set from Create to Start of a container from an image; its
+	// pid is 0 for containerd, which then lets it be deleted.
+	restoring bool
+	restored  *restoreSource // nil unless it comes from an image
+	ooms      uint64
+	limits    controlapi.Limits
+	rec       record
 }
 
 // what names the container in errors.
@@ -172,11 +177,26 @@ func (c *container) writeRecord(change func(*record)) error {
 	return writeJSON(c.bundle, recordFile, c.rec)
 }
 
-// pidOf returns the pid by which containerd knows init.
+// pidOf returns the host pid that stands for init.
 func (c *container) pidOf() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.init.pid
+}
+
+// shownPidLocked returns the pid that containerd is told of.
+func (c *container) shownPidLocked(p *process) int {
+	if c.restoring && p == c.init {
+		return 0
+	}
+	return p.pid
+}
+
+// shownPid returns init's.
+func (c *container) shownPid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shownPidLocked(c.init)
 }
 
 // drainPatience bounds how long Delete waits for output.

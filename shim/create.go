@@ -42,6 +42,7 @@ func (s *service) startEarly(id, bundle string, opts *anypb.Any) {
 		defer close(e.done)
 		_, spec, err := readSpec(bundle)
 		if err == nil {
+			s.leavePod(spec)
 			err = validateSpec(spec)
 		}
 		if err == nil {
@@ -127,8 +128,6 @@ func (s *service) create(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *
 	switch {
 	case r.Terminal:
 		return nil, fail(errdefs.ErrInvalidArgument, "terminals are not supported yet: run the container without one")
-	case r.Checkpoint != "":
-		return nil, fail(errdefs.ErrInvalidArgument, "restoring from a checkpoint is not supported yet")
 	}
 	if err := s.reserve(r.ID); err != nil {
 		return nil, err
@@ -147,6 +146,7 @@ func (s *service) create(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *
 	if err != nil {
 		return nil, err
 	}
+	s.leavePod(spec)
 	if err := validateSpec(spec); err != nil {
 		return nil, fail(errdefs.ErrInvalidArgument, "%v", err)
 	}
@@ -170,6 +170,18 @@ func (s *service) create(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *
 		execs:       map[string]*process{},
 	}
 	watch := newStopwatch("id", c.id)
+	if c.saves, err = saveOptionsOf(conf, spec.Annotations); err != nil {
+		return nil, fail(errdefs.ErrInvalidArgument, "%v", err)
+	}
+	image, err := openRestore(ctx, r, conf, spec.Annotations)
+	if err != nil {
+		return nil, fail(errdefs.ErrInvalidArgument, "%v", err)
+	}
+	if image != nil {
+		defer image.Close()
+		c.restored, c.restoring = &image.restoreSource, true
+		watch.lap("image")
+	}
 	// While an early sandbox starts. Delete needs no record of it.
 	if err := mountRootfs(r, &undo); err != nil {
 		return nil, err
@@ -184,7 +196,7 @@ func (s *service) create(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *
 	}
 	undo.add(c.init.io.close)
 	c.init.pid = c.sb.proc.Pid
-	if err := c.load(ctx, raw, spec, conf, &undo, watch); err != nil {
+	if err := c.load(ctx, raw, spec, conf, image, &undo, watch); err != nil {
 		return nil, err
 	}
 	watch.log("created")
@@ -202,7 +214,7 @@ func (s *service) create(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *
 		Rootfs:      r.Rootfs,
 		IO:          &events.TaskIO{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal},
 		Checkpoint:  r.Checkpoint,
-		Pid:         uint32(c.init.pid),
+		Pid:         uint32(c.shownPid()),
 	})
 	if c.root {
 		go s.watchRoot(c)
@@ -261,7 +273,7 @@ func (s *service) placeContainer(c *container, spec *specs.Spec, conf *config, u
 	c.root = true
 	if early != nil {
 		<-early.done
-		if early.err == nil && early.id == c.id && *early.conf == *conf && early.sb.alive() {
+		if early.err == nil && early.id == c.id && early.conf.equal(conf) && early.sb.alive() {
 			c.sb, c.rec = early.sb, early.rec
 		} else {
 			early.drop()
@@ -297,7 +309,7 @@ func (s *service) joinSandbox(c *container, sb *sandbox, spec *specs.Spec, conf 
 	if !sb.alive() || !s.rootLives(sb) {
 		return fail(errdefs.ErrFailedPrecondition, "sandbox %q has ended", s.group)
 	}
-	if *sb.conf != *conf {
+	if !sb.conf.equal(conf) {
 		return fail(errdefs.ErrInvalidArgument, "the runtime options differ from those that sandbox %q was started with", s.group)
 	}
 	if err := sb.checkNetwork(spec); err != nil {
@@ -379,11 +391,11 @@ func mountRootfs(r *taskapi.CreateTaskRequest, undo *undoList) error {
 
 // load gives the container to the gofer and to the Sentry, and runs the hooks
 // that come before its start.
-func (c *container) load(ctx context.Context, raw json.RawMessage, spec *specs.Spec, conf *config, undo *undoList, watch *stopwatch) error {
+func (c *container) load(ctx context.Context, raw json.RawMessage, spec *specs.Spec, conf *config, image *restoreImage, undo *undoList, watch *stopwatch) error {
 	req := &controlapi.CreateContainerRequest{
 		ID:        c.id,
 		SandboxID: c.svc.group,
-		Kind:      kindOf(spec.Annotations),
+		Kind:      c.svc.kindHere(spec.Annotations),
 		Root:      c.root,
 		Spec:      raw,
 		Limits:    c.limits,
@@ -398,6 +410,9 @@ func (c *container) load(ctx context.Context, raw json.RawMessage, spec *specs.S
 		return err
 	}
 	req.Stdio = files.addStdio(c.init.io)
+	if image != nil {
+		req.Restore = image.request(&files)
+	}
 	watch.lap("gofer")
 
 	state := hookState(c.id, c.bundle, c.init.pid, specs.StateCreating, c.annotations)

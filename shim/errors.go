@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,6 +36,8 @@ func fromSentry(err error) error {
 		class = errdefs.ErrFailedPrecondition
 	case controlapi.CodeInvalidArgument:
 		class = errdefs.ErrInvalidArgument
+	case controlapi.CodeCanceled:
+		class = context.Canceled
 	case controlapi.CodeUnimplemented:
 		class = errdefs.ErrNotImplemented
 	default:

@@ -89,6 +89,20 @@ func (p *publisher) send(e proto.Message) {
 		slog.Error("event dropped", "err", err)
 		return
 	}
+	p.sendAs(topic, e)
+}
+
+// topicRestored tells that the image of a restored container is not needed any
+// more. The message is one that containerd can print: TaskCheckpointed, whose
+// fields are the container and the path of its image.
+const topicRestored = "/runsc/restored"
+
+// sendRestored queues an event with topicRestored.
+func (p *publisher) sendRestored(id, image string) {
+	p.sendAs(topicRestored, &events.TaskCheckpointed{ContainerID: id, Checkpoint: image})
+}
+
+func (p *publisher) sendAs(topic string, e proto.Message) {
 	body, err := proto.Marshal(e)
 	if err != nil {
 		slog.Error("event dropped", "err", err)

@@ -57,6 +57,10 @@ type fakeContainer struct {
 	stub   *exec.Cmd
 	files  []*os.File
 	paused bool
+
+	restore *controlapi.Restore
+	saved   *controlapi.CheckpointRequest
+	cancel  chan struct{} // closed by CancelCheckpoint
 }
 
 type fakeProcess struct {
@@ -88,12 +92,17 @@ func (f *fakeKernel) CreateContainer(req *controlapi.CreateContainerRequest, fil
 	if spec.Process.Args[0] == "nocreate" {
 		return nil, nil, controlapi.Errorf(controlapi.CodeInvalidArgument, "told to fail")
 	}
+	if req.Restore != nil {
+		if err := f.checkRestore(req.Restore, files); err != nil {
+			return nil, nil, err
+		}
+	}
 	if len(req.Mounts) == 0 || req.Mounts[0].Index != controlapi.RootfsIndex || !req.Mounts[0].IsDir {
 		return nil, nil, controlapi.Errorf(controlapi.CodeInvalidArgument, "no root: %+v", req.Mounts)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &fakeContainer{id: req.ID, procs: map[string]*fakeProcess{}, files: files}
+	c := &fakeContainer{id: req.ID, procs: map[string]*fakeProcess{}, files: files, restore: req.Restore, cancel: make(chan struct{})}
 	c.procs[""] = f.newProcess("", spec.Process, req.Stdio, files)
 	pidfd := -1
 	c.stub = exec.Command("/bin/sleep", "1000")
@@ -278,9 +287,3 @@ func (f *fakeKernel) DestroyContainer(id string) error {
 }
 
 func (f *fakeKernel) Shutdown() { go func() { time.Sleep(time.Millisecond); os.Exit(0) }() }
-
-func (f *fakeKernel) Checkpoint(req *controlapi.CheckpointRequest, files []*os.File) (*controlapi.CheckpointResponse, error) {
-	return nil, nil
-}
-
-func (f *fakeKernel) CancelCheckpoint(id string) error { return nil }

@@ -35,6 +35,7 @@ func (c *container) start(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("start %s: %w", c.what(), fromSentry(err))
 	}
 	c.init.state = stateRunning
+	c.restoring = false
 	c.init.io.started()
 	if c.hooks != nil && len(c.hooks.Poststart) > 0 {
 		if err := c.poststartLocked(); err != nil {

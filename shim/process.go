@@ -68,7 +68,7 @@ func (c *container) finishLocked(p *process, status int) {
 		c.svc.events.send(&events.TaskExit{
 			ContainerID: c.id,
 			ID:          p.id(c.id),
-			Pid:         uint32(p.pid),
+			Pid:         uint32(c.shownPidLocked(p)),
 			ExitStatus:  uint32(status),
 			ExitedAt:    p.exitTime(),
 		})
@@ -91,7 +91,7 @@ func (c *container) stateLocked(p *process) *taskapi.StateResponse {
 	return &taskapi.StateResponse{
 		ID:         p.id(c.id),
 		Bundle:     c.bundle,
-		Pid:        uint32(p.pid),
+		Pid:        uint32(c.shownPidLocked(p)),
 		Status:     p.state.status(),
 		Stdin:      p.names.Stdin,
 		Stdout:     p.names.Stdout,

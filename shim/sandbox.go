@@ -46,6 +46,7 @@ type sandbox struct {
 	client      *controlapi.Client
 	files       fsproto.GoferClient
 	cgroup      hostcgroup.Group // the root container's
+	saving      chan struct{}    // holds a token while a checkpoint is made
 	kill        func()           // sends SIGKILL to both processes
 
 	hello chan struct{} // closed when the Sentry has booted
@@ -170,7 +171,7 @@ func startSandbox(a sandboxArgs) (_ *sandbox, err error) {
 	}()
 	watch := newStopwatch("id", a.id)
 	defer func() { watch.log("sandbox started") }()
-	sb := &sandbox{id: a.id, net: a.net, conf: a.conf, hello: make(chan struct{}), done: make(chan struct{})}
+	sb := &sandbox{id: a.id, net: a.net, conf: a.conf, saving: make(chan struct{}, 1), hello: make(chan struct{}), done: make(chan struct{})}
 	bootConfig, err := a.bootConfig()
 	if err != nil {
 		return nil, err

@@ -156,7 +156,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	if err != nil {
 		return nil, toGRPCNoDowngrade(err)
 	}
-	return &taskapi.CreateTaskResponse{Pid: uint32(c.pidOf())}, nil
+	return &taskapi.CreateTaskResponse{Pid: uint32(c.shownPid())}, nil
 }
 
 // Start runs a created init or exec'd process.
@@ -194,7 +194,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &taskapi.DeleteResponse{Pid: uint32(p.pid), ExitStatus: uint32(p.status), ExitedAt: p.exitTime()}, nil
+	return &taskapi.DeleteResponse{Pid: uint32(c.shownPidLocked(p)), ExitStatus: uint32(p.status), ExitedAt: p.exitTime()}, nil
 }
 
 // Exec adds a process; Start runs it.
@@ -327,10 +327,14 @@ func (s *service) ResizePty(ctx context.Context, r *taskapi.ResizePtyRequest) (*
 
 // Checkpoint saves a task.
 func (s *service) Checkpoint(ctx context.Context, r *taskapi.CheckpointTaskRequest) (*emptypb.Empty, error) {
-	if _, err := s.get(r.ID); err != nil {
+	c, err := s.get(r.ID)
+	if err != nil {
 		return nil, toGRPC(err)
 	}
-	return nil, toGRPC(fail(errdefs.ErrNotImplemented, "checkpoints are not supported yet"))
+	if err := c.checkpoint(ctx, r); err != nil {
+		return nil, toGRPC(err)
+	}
+	return empty, nil
 }
 
 // Connect returns the pids of the daemon and of a task, 0 if it is not known.
@@ -343,7 +347,7 @@ func (s *service) Connect(ctx context.Context, r *taskapi.ConnectRequest) (*task
 	}
 	resp := &taskapi.ConnectResponse{ShimPid: uint32(os.Getpid())}
 	if c, err := s.get(r.ID); err == nil {
-		resp.TaskPid = uint32(c.pidOf())
+		resp.TaskPid = uint32(c.shownPid())
 	}
 	return resp, nil
 }

@@ -142,25 +142,37 @@ func readManifest(f io.Reader) (*Manifest, []byte, error) {
 func ParseManifest(b []byte) (*Manifest, error) {
 	m := &Manifest{}
 	err := json.NewDecoder(bytes.NewReader(b)).Decode(m)
+	if err != nil && m.Magic == "" {
+		return nil, fmt.Errorf("%s is damaged, or not that of a checkpoint image: %v", ManifestFile, err)
+	}
+	if cerr := m.Check(); cerr != nil {
+		// First: a newer format may hold what does not decode here.
+		return nil, cerr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged: %v", ManifestFile, err)
+	}
+	return m, nil
+}
+
+// Check checks what does not depend on the host.
+func (m *Manifest) Check() error {
 	switch {
 	case m.Magic != ManifestMagic:
-		return nil, fmt.Errorf("%s is not that of a checkpoint image", ManifestFile)
+		return fmt.Errorf("%s is not that of a checkpoint image", ManifestFile)
 	case m.Format < 1 || m.Format > Format:
-		// Before the error: a newer format may hold what does not decode here.
-		return nil, fmt.Errorf("the image has format %d, this version reads 1 to %d", m.Format, Format)
-	case err != nil:
-		return nil, fmt.Errorf("%s is damaged: %v", ManifestFile, err)
+		return fmt.Errorf("the image has format %d, this version reads 1 to %d", m.Format, Format)
 	case len(m.Containers) == 0:
-		return nil, fmt.Errorf("%s is damaged: it lists no container", ManifestFile)
+		return fmt.Errorf("%s is damaged: it lists no container", ManifestFile)
 	case len(m.Containers) > maxContainers:
-		return nil, fmt.Errorf("%s is damaged: it lists %d containers", ManifestFile, len(m.Containers))
+		return fmt.Errorf("%s is damaged: it lists %d containers", ManifestFile, len(m.Containers))
 	}
 	for _, name := range StateFiles {
 		if m.Files[name].Size < 0 {
-			return nil, fmt.Errorf("%s is damaged: %s has a negative size", ManifestFile, name)
+			return fmt.Errorf("%s is damaged: %s has a negative size", ManifestFile, name)
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // Find returns the container that a restore means: by id, by CRI's name, or,
