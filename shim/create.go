@@ -107,14 +107,21 @@ func (s *service) startSandbox(bundle string, spec *specs.Spec, conf *config, re
 	})
 }
 
+// maxBeside bounds the search for a cgroup that nobody has.
+const maxBeside = 3
+
 // cgroupPath returns where a container's cgroup goes. A spec restored from an
-// image may name the cgroup of a container that lives: then it is one below.
+// image may name the cgroup of a container that lives: then it is one beside.
 func cgroupPath(id string, spec *specs.Spec) (string, error) {
 	path, err := hostcgroup.HostPath(spec.Linux.CgroupsPath, id)
 	if err != nil {
 		return "", fail(errdefs.ErrInvalidArgument, "%v", err)
 	}
-	if hostcgroup.Busy(path) {
+	// The same id may live in another of containerd's namespaces.
+	for range maxBeside {
+		if !hostcgroup.Busy(path) {
+			break
+		}
 		path = hostcgroup.Beside(path, id)
 	}
 	return path, nil

@@ -363,3 +363,40 @@ func TestLeavePod(t *testing.T) {
 	}
 	r.delete("a", "")
 }
+
+// A copy has the original's spec, cgroup path included.
+func TestCopyHasItsOwnCgroup(t *testing.T) {
+	orig, copied := newRig(t), newRig(t)
+	ctx := context.Background()
+	path := func(s *specs.Spec) { s.Linux.CgroupsPath = "/runsc-unit-test-shim/shared" }
+	image := writeImage(t, t.TempDir(), nil)
+	for _, r := range []*rig{orig, copied} {
+		id := map[*rig]string{orig: "o", copied: "c"}[r]
+		if _, err := r.Create(ctx, &taskapi.CreateTaskRequest{ID: id, Checkpoint: image, Bundle: r.bundle(id, path, "sleep")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Start(ctx, &taskapi.StartRequest{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var rec record
+	if err := readJSON(filepath.Join(copied.dir, "c"), recordFile, &rec); err != nil || rec.Cgroup != "/runsc-unit-test-shim/shared-c" {
+		t.Errorf("record %+v, %v", rec, err)
+	}
+	if _, err := orig.Kill(ctx, &taskapi.KillRequest{ID: "o", Signal: 9}); err != nil {
+		t.Fatal(err)
+	}
+	orig.wait("o", "")
+	orig.delete("o", "")
+	if got := copied.status("c", ""); got != task.Status_RUNNING {
+		t.Errorf("the copy is %s", got)
+	}
+	if err := readJSON(filepath.Join(orig.dir, "o"), recordFile, &rec); err != nil || !rec.Clean {
+		t.Errorf("record %+v, %v", rec, err)
+	}
+	if _, err := copied.Kill(ctx, &taskapi.KillRequest{ID: "c", Signal: 9}); err != nil {
+		t.Fatal(err)
+	}
+	copied.wait("c", "")
+	copied.delete("c", "")
+}

@@ -137,12 +137,8 @@ func Busy(path string) bool {
 	return err == nil && len(data) > 0
 }
 
-// Beside returns a path for a container whose own is taken: below it, or with
-// v2, where a cgroup with processes can have no children with limits, next to
-// it.
-func Beside(path, id string) string {
-	if Unified() {
-		return path + "-" + id
-	}
-	return path + "/" + id
-}
+// Beside returns a path for a container whose own is taken: next to it. Below
+// it the container would share the other's limits, be counted in its figures
+// and keep it from being removed; with v2 a cgroup with processes can have no
+// children with limits.
+func Beside(path, id string) string { return path + "-" + id }
