@@ -14,4 +14,8 @@ const (
 	// ERESTARTBLOCK: restart through restart_syscall(2) with the saved
 	// restart block if there is no handler, else EINTR.
 	ERESTARTBLOCK = unix.Errno(516)
+	// ERESTARTCKPT is not Linux's: the container is being saved. The call
+	// is entered again, before anything else happens to the task, with the
+	// progress it made; it never becomes EINTR.
+	ERESTARTCKPT = unix.Errno(517)
 )

@@ -29,6 +29,7 @@ type Waiter struct {
 
 	// bucket.mu (of the bucket that holds the waiter) guards:
 	key        Key
+	place      Place
 	next, prev *Waiter
 	queued     bool
 
@@ -36,6 +37,17 @@ type Waiter struct {
 	// both buckets locked.
 	bucket atomic.Pointer[bucket]
 }
+
+// Place is an address that leads to the word that a waiter waits for, for
+// saving: keys do not outlive a sandbox.
+type Place struct {
+	MM      any
+	Addr    uint64
+	Private bool
+}
+
+// SetPlace says where the waiter waits; it is called before Queue.
+func (w *Waiter) SetPlace(mm any, addr uint64, private bool) { w.place = Place{mm, addr, private} }
 
 // bucket is one hash chain, in order of arrival.
 type bucket struct {
@@ -191,8 +203,8 @@ func (t *Table) lockTwo(k1, k2 Key) (b1, b2 *bucket, unlock func()) {
 }
 
 // Requeue wakes up to nWake waiters of from and moves up to nMove of the rest
-// to to, if check returns nil; it returns both counts.
-func (t *Table) Requeue(from, to Key, nWake, nMove int, check func() error) (woken, moved int, err error) {
+// to to, whose place is given, if check returns nil; it returns both counts.
+func (t *Table) Requeue(from, to Key, place Place, nWake, nMove int, check func() error) (woken, moved int, err error) {
 	b1, b2, unlock := t.lockTwo(from, to)
 	defer unlock()
 	if err := check(); err != nil {
@@ -206,7 +218,7 @@ func (t *Table) Requeue(from, to Key, nWake, nMove int, check func() error) (wok
 		next := w.next
 		if w.key == from && !w.pi {
 			b1.removeLocked(w)
-			w.key = to
+			w.key, w.place = to, place
 			b2.pushLocked(w)
 			moved++
 		}

@@ -72,7 +72,7 @@ func TestRequeue(t *testing.T) {
 	for range 4 {
 		ws = append(ws, queue(t, tb, key(4), AllBits))
 	}
-	woken, moved, err := tb.Requeue(key(4), key(400), 1, 2, func() error { return nil })
+	woken, moved, err := tb.Requeue(key(4), key(400), Place{}, 1, 2, func() error { return nil })
 	if err != nil || woken != 1 || moved != 2 {
 		t.Errorf("%d, %d, %v", woken, moved, err)
 	}
@@ -85,7 +85,7 @@ func TestRequeue(t *testing.T) {
 	if ws[3].Cancel() {
 		t.Error("was not woken")
 	}
-	if _, _, err := tb.Requeue(key(4), key(8), 1, 1, func() error { return unix.EAGAIN }); err != unix.EAGAIN {
+	if _, _, err := tb.Requeue(key(4), key(8), Place{}, 1, 1, func() error { return unix.EAGAIN }); err != unix.EAGAIN {
 		t.Error(err)
 	}
 }

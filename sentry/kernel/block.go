@@ -25,15 +25,16 @@ func (b *blockTimer) arm(d time.Duration) <-chan time.Time {
 
 // Block sleeps until w is woken (nil), the monotonic deadline passes
 // (ETIMEDOUT; 0 is none) or something interrupts the task: a signal that it
-// would take, a stop, its end (errs.ERESTARTSYS). A pause of the container does
-// not interrupt: the task stays inside until it is over. A pending wake-up
+// would take, a stop, its end (errs.ERESTARTSYS), or a save (errs.ERESTARTCKPT,
+// which the call returns as it is; see reentry.go). A pause of the container
+// does not interrupt: the task stays inside until it is over. A pending wake-up
 // wins over an interruption, so that no progress is lost. Own.
 func (t *Task) Block(w *waitq.Waiter, deadline int64) error {
 	return t.sleep(w, deadline, phaseBlock)
 }
 
-// BlockKillable is Block that only the task's end interrupts, with EINTR which
-// no guest sees: the D state. Own.
+// BlockKillable is Block that only the task's end, with EINTR which no guest
+// sees, and a save interrupt: the D state. Own.
 func (t *Task) BlockKillable(w *waitq.Waiter, deadline int64) error {
 	return t.sleep(w, deadline, phaseKill)
 }
@@ -53,8 +54,8 @@ func (t *Task) sleep(w *waitq.Waiter, deadline int64, phase uint32) error {
 		return nil
 	default:
 	}
-	if t.interrupted(phase) {
-		return interruptedErr(phase)
+	if err := t.interrupted(phase); err != nil {
+		return err
 	}
 	var timeout <-chan time.Time
 	if deadline != 0 {
@@ -82,32 +83,34 @@ func (t *Task) sleepOn(w *waitq.Waiter, timeout <-chan time.Time, phase uint32) 
 		case <-timeout:
 			return unix.ETIMEDOUT
 		case <-t.intr:
-			if t.interrupted(phase) {
+			if err := t.interrupted(phase); err != nil {
 				// Both may be ready: the wake-up is progress.
 				select {
 				case <-w.C:
 					return nil
 				default:
 				}
-				return interruptedErr(phase)
+				return err
 			}
 		}
 	}
 }
 
-func interruptedErr(phase uint32) error {
-	if phase == phaseKill {
+// interrupted returns the error that a sleep has to end with, if it has to.
+func (t *Task) interrupted(phase uint32) error {
+	switch {
+	case phase == phaseBlock:
+		if t.SignalPending() {
+			return errs.ERESTARTSYS
+		}
+	case t.killed.Load():
 		return unix.EINTR
 	}
-	return errs.ERESTARTSYS
-}
-
-// interrupted tells whether a sleep has to end.
-func (t *Task) interrupted(phase uint32) bool {
-	if t.killed.Load() {
-		return true
+	if t.container.freezer.saving.Load() != saveNone && t.run.kind != runExec {
+		// An exec is about to be over.
+		return errs.ERESTARTCKPT
 	}
-	return phase == phaseBlock && t.SignalPending()
+	return nil
 }
 
 // SignalPending tells whether the task has a signal to take or a stop to take
@@ -130,11 +133,11 @@ func (t *Task) signalPendingLocked() bool {
 }
 
 // enterPhase and leavePhase bracket a sleep. A task that leaves one while its
-// container is paused waits here; SIGKILL ends that too.
+// container is paused waits here; SIGKILL ends that too, and a save.
 func (t *Task) enterPhase(phase uint32) {
 	t.phase.Store(phase)
 	t.k.nRunning.Add(-1)
-	if t.container.freezer.frozen.Load() {
+	if t.container.freezer.active() {
 		t.container.freezer.changed()
 	}
 }
@@ -142,7 +145,5 @@ func (t *Task) enterPhase(phase uint32) {
 func (t *Task) leavePhase(phase uint32) {
 	t.phase.Store(phaseRun)
 	t.k.nRunning.Add(1)
-	if t.container.freezer.frozen.Load() {
-		t.park()
-	}
+	t.parkAsleep()
 }

@@ -29,6 +29,7 @@ func (t *Task) exitGroup(status int32) {
 // thing on the task's goroutine.
 func (t *Task) exit() {
 	tg := t.tg
+	t.endReentry()
 	last := t.exitSignals()
 	if last {
 		tg.stopTimers()
@@ -45,7 +46,7 @@ func (t *Task) exit() {
 	notify := t.exitNotify()
 	t.phase.Store(phaseDead)
 	t.k.nRunning.Add(-1)
-	if t.container.freezer.frozen.Load() {
+	if t.container.freezer.active() {
 		t.container.freezer.changed()
 	}
 	if notify {

@@ -8,6 +8,7 @@ import (
 	"runsc/pkg/abi/linux"
 	"runsc/pkg/waitq"
 	"runsc/sentry/arch"
+	"runsc/sentry/errs"
 	"runsc/sentry/mem"
 	"runsc/sentry/mm"
 	"runsc/sentry/platform"
@@ -29,10 +30,11 @@ type runState struct {
 type runKind uint8
 
 const (
-	runGuest runKind = iota // guest code, or signals before it
-	runVfork                // wait for the child of vfork
-	runExec                 // wait for the other threads, then become the new program
-	runExit                 // exit(2) was called
+	runGuest   runKind = iota // guest code, or signals before it
+	runVfork                  // wait for the child of vfork
+	runExec                   // wait for the other threads, then become the new program
+	runExit                   // exit(2) was called
+	runReenter                // a call unwound for a save: enter it again
 )
 
 // faultLoop notices a fault that comes back although it was dealt with.
@@ -49,6 +51,9 @@ const maxSameFault = 5000
 // start runs the task on a goroutine of its own, which ends with the task;
 // Kernel.WaitTasks waits for it.
 func (t *Task) start() {
+	if t.container.freezer.active() {
+		t.work.Store(true)
+	}
 	t.k.taskWG.Add(1)
 	t.k.nLive.Add(1)
 	t.k.nRunning.Add(1)
@@ -67,20 +72,32 @@ func (t *Task) main() {
 // step does one round; it returns false when the task has to exit.
 func (t *Task) step() bool {
 	switch t.run.kind {
-	case runVfork:
-		// Signals wait, as in wait_for_vfork_done; SIGKILL does not.
-		err := t.BlockKillable(t.run.vfork, 0)
-		t.run = runState{}
-		return err == nil || !t.killed.Load()
+	case runGuest:
+		if t.work.Load() {
+			return t.doWork()
+		}
+		return t.runGuest()
 	case runExec:
 		return t.finishExec()
 	case runExit:
 		return false
 	}
-	if t.work.Load() {
-		return t.doWork()
+	t.park()
+	if t.killed.Load() {
+		t.run = runState{}
+		return false
 	}
-	return t.runGuest()
+	if t.run.kind == runReenter {
+		t.run = runState{}
+		args := t.regs.Args()
+		t.dispatch(uint32(t.regs.OrigRax), &args)
+		return true
+	}
+	// Signals wait, as in wait_for_vfork_done; SIGKILL does not.
+	if t.BlockKillable(t.run.vfork, 0) == nil {
+		t.run = runState{}
+	}
+	return true
 }
 
 // runGuest enters the guest once and handles what it comes back with.
@@ -150,7 +167,19 @@ func (t *Task) syscall(ev *platform.Event) {
 	if f := t.seccomp.Load(); f != nil && !t.runSeccomp(*f, nr, &args) {
 		return
 	}
-	ret, err := t.k.cfg.Syscalls.Dispatch(t, uintptr(nr), &args)
+	t.dispatch(nr, &args)
+}
+
+// dispatch makes a call, perhaps not for the first time.
+func (t *Task) dispatch(nr uint32, args *[6]uint64) {
+	ret, err := t.k.cfg.Syscalls.Dispatch(t, uintptr(nr), args)
+	if err == errs.ERESTARTCKPT {
+		t.run = runState{kind: runReenter}
+		return
+	}
+	if t.reentry.used {
+		t.endReentry()
+	}
 	switch {
 	case t.skipReturn:
 	case err == nil:

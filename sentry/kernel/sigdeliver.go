@@ -35,16 +35,18 @@ func (t *Task) RestartSyscall() (uintptr, error) {
 	if r == nil {
 		return 0, unix.EINTR
 	}
-	return r.Restart(t)
+	ret, err := r.Restart(t)
+	if err == errs.ERESTARTCKPT {
+		t.restart.block = r
+	}
+	return ret, err
 }
 
 // doWork does everything that has to be done before the guest runs on: pause,
 // stops, signals, restarts. It returns false when the task has to exit. Own.
 func (t *Task) doWork() bool {
 	t.work.Store(false)
-	if t.container.freezer.frozen.Load() {
-		t.park()
-	}
+	t.park()
 	for {
 		if t.killed.Load() {
 			return false
@@ -185,7 +187,7 @@ func (t *Task) stopLocked() {
 		<-t.intr
 	}
 	t.work.Store(true)
-	t.leavePhase(phaseStopped)
+	t.leaveStop()
 }
 
 // taskStoppedLocked counts a task as stopped and tells whether it was the last.
@@ -309,11 +311,14 @@ func (t *Task) Mask() arch.SigSet {
 }
 
 // SetTempMask sets the mask for one call; the old one comes back when the call
-// is over, but a signal that ended it is handled first (set_user_sigmask). Own.
+// is over, but a signal that ended it is handled first (set_user_sigmask). A
+// call that is entered again has set it before. Own.
 func (t *Task) SetTempMask(mask arch.SigSet) {
 	t.tg.sigmu.Lock()
 	defer t.tg.sigmu.Unlock()
-	t.sig.savedMask = t.setMaskLocked(mask)
+	if old := t.setMaskLocked(mask); !t.sig.restoreMask {
+		t.sig.savedMask = old
+	}
 	t.sig.restoreMask = true
 	t.work.Store(true)
 }
@@ -433,6 +438,8 @@ func (t *Task) SigWait(set arch.SigSet, deadline int64) (arch.SigInfo, error) {
 		return q.info, nil
 	case err == unix.ETIMEDOUT:
 		return arch.SigInfo{}, unix.EAGAIN
+	case err == errs.ERESTARTCKPT:
+		return arch.SigInfo{}, err
 	}
 	return arch.SigInfo{}, unix.EINTR
 }

@@ -32,6 +32,7 @@ type Task struct {
 	trap     trapInfo
 	run      runState
 	restart  restartState
+	reentry  reentry
 	userAddr taskAddrs
 	blockTmr blockTimer
 	lastFlt  faultLoop
@@ -99,7 +100,8 @@ const (
 	phaseBlock                 // asleep, interruptible
 	phaseKill                  // asleep, killable only (D)
 	phaseStopped               // job control stop
-	phaseFrozen                // parked by Container.Pause
+	phaseFrozen                // kept in a sleep by Container.Pause
+	phaseParked                // stopped between two steps
 	phaseDead
 )
 
@@ -279,7 +281,7 @@ func (t *Task) State() byte {
 	switch t.phase.Load() {
 	case phaseRun:
 		return 'R'
-	case phaseBlock, phaseFrozen:
+	case phaseBlock, phaseFrozen, phaseParked:
 		return 'S'
 	case phaseKill:
 		return 'D'

@@ -84,7 +84,8 @@ func (t *Task) CopyInPath(addr uint64) (string, error) {
 }
 
 // UserBuf returns the buffer [addr, addr+n) of guest memory, cut to
-// MAX_RW_COUNT; EFAULT if the range is not one of user addresses. Own.
+// MAX_RW_COUNT; EFAULT if the range is not one of user addresses. What was
+// through before the call was entered again is left out. Own.
 func (t *Task) UserBuf(addr, n uint64) (mem.UserBuf, error) {
 	if n > 1<<63-1 {
 		return mem.UserBuf{}, unix.EINVAL
@@ -92,7 +93,9 @@ func (t *Task) UserBuf(addr, n uint64) (mem.UserBuf, error) {
 	if t.mm == nil || addr+n < addr || addr+n > arch.GuestTop {
 		return mem.UserBuf{}, unix.EFAULT
 	}
-	return mem.NewUserBuf(t.mm, addr, int(min(n, maxRW))), nil
+	b := mem.NewUserBuf(t.mm, addr, int(min(n, maxRW)))
+	b.Skip(t.reentry.part.done)
+	return b, nil
 }
 
 // taskIO is the buffer of the read or write that the task carries out.
@@ -107,7 +110,8 @@ func (t *Task) IOBuf(addr, n uint64) (*mem.UserBuf, error) {
 }
 
 // CopyInIovecs reads n struct iovec and returns the buffer they describe, cut
-// to MAX_RW_COUNT: EINVAL for more than IOV_MAX or a negative length, EFAULT. Own.
+// to MAX_RW_COUNT: EINVAL for more than IOV_MAX or a negative length, EFAULT.
+// What was through before the call was entered again is left out. Own.
 func (t *Task) CopyInIovecs(addr, n uint64) (mem.UserBuf, error) {
 	if n > 1024 { // UIO_MAXIOV
 		return mem.UserBuf{}, unix.EINVAL
@@ -131,5 +135,7 @@ func (t *Task) CopyInIovecs(addr, n uint64) (mem.UserBuf, error) {
 		s.Len = min(s.Len, left)
 		left -= s.Len
 	}
-	return mem.NewUserVec(t.mm, segs), nil
+	b := mem.NewUserVec(t.mm, segs)
+	b.Skip(t.reentry.part.done)
+	return b, nil
 }

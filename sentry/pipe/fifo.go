@@ -51,7 +51,15 @@ func (p *Pipe) OpenFifo(c vfs.Caller, flags uint32) (*End, error) {
 		counter, seen = &p.writeOpens, seenWrites
 	}
 	if err := p.waitPartner(c, counter, seen); err != nil {
-		e.Release()
+		p.mu.Lock()
+		if *counter != seen {
+			// Here at last, and it counts on this end.
+			p.mu.Unlock()
+			return e, nil
+		}
+		p.dropLocked(e.reads, e.writes)
+		p.mu.Unlock()
+		p.notifyDropped()
 		return nil, err
 	}
 	return e, nil

@@ -83,6 +83,12 @@ func (e *End) Release() { e.p.release(e.reads, e.writes) }
 // release drops an end; the other side sees EOF or EPIPE.
 func (p *Pipe) release(reads, writes bool) {
 	p.mu.Lock()
+	p.dropLocked(reads, writes)
+	p.mu.Unlock()
+	p.notifyDropped()
+}
+
+func (p *Pipe) dropLocked(reads, writes bool) {
 	if reads {
 		p.readers--
 	}
@@ -93,7 +99,9 @@ func (p *Pipe) release(reads, writes bool) {
 		p.ring.n, p.ring.start = 0, 0
 		p.ring.resize(0)
 	}
-	p.mu.Unlock()
+}
+
+func (p *Pipe) notifyDropped() {
 	p.queue.Notify(waitq.In | waitq.Out | waitq.RdNorm | waitq.WrNorm | waitq.Err | waitq.Hup)
 }
 

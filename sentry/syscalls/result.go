@@ -3,6 +3,7 @@ package syscalls
 import (
 	"golang.org/x/sys/unix"
 
+	"runsc/sentry/errs"
 	"runsc/sentry/kernel"
 )
 
@@ -12,10 +13,16 @@ const maxRW = 0x7ffff000
 // ioResult turns the outcome of a transfer into a call's result: progress
 // beats failure, and the signals that go with some errors are sent here.
 func ioResult(t *kernel.Task, n int, err error) (uintptr, error) {
+	if err != errs.ERESTARTCKPT {
+		n += t.ReentryDone()
+	}
 	if err == nil {
 		return uintptr(n), nil
 	}
 	switch err {
+	case errs.ERESTARTCKPT:
+		t.AddReentryDone(n)
+		return 0, err
 	case unix.EPIPE:
 		// Also after a short count: pipe_write() raises it whenever it finds
 		// no readers.

@@ -110,7 +110,7 @@ func epollDeadline(t *kernel.Task, ms int32) int64 {
 	if ms < 0 {
 		return 0
 	}
-	return deadlineIn(t, int64(ms)*1e6)
+	return t.ReentryDeadline(deadlineIn(t, int64(ms)*1e6))
 }
 
 func epollWait(t *kernel.Task, a Args, deadline int64) (uintptr, error) {

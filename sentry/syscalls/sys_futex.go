@@ -19,7 +19,7 @@ func sysFutex(t *kernel.Task, a Args) (uintptr, error) {
 	addr, val := a.Addr(0), a.Uint(2)
 	switch cmd {
 	case linux.FUTEX_WAIT, linux.FUTEX_WAIT_BITSET, linux.FUTEX_LOCK_PI, linux.FUTEX_LOCK_PI2:
-		deadline, err := futexDeadline(t, cmd, realtime, a.Addr(3))
+		deadline, wall, err := futexDeadline(t, cmd, realtime, a.Addr(3))
 		if err != nil {
 			return 0, err
 		}
@@ -30,7 +30,7 @@ func sysFutex(t *kernel.Task, a Args) (uintptr, error) {
 		if cmd == linux.FUTEX_WAIT_BITSET {
 			bits = a.Uint(5)
 		}
-		w := futexWait{addr: addr, val: val, bits: bits, private: private, deadline: deadline}
+		w := futexWait{addr: addr, val: val, bits: bits, private: private, deadline: deadline, wall: wall}
 		return w.Restart(t)
 	}
 	if realtime {
@@ -57,20 +57,29 @@ func sysFutex(t *kernel.Task, a Args) (uintptr, error) {
 }
 
 // futexDeadline reads the timeout: relative for FUTEX_WAIT, absolute for the
-// others, on CLOCK_REALTIME for FUTEX_LOCK_PI.
-func futexDeadline(t *kernel.Task, cmd uint32, realtime bool, addr uint64) (int64, error) {
+// others, on CLOCK_REALTIME for FUTEX_LOCK_PI. It returns a monotonic deadline
+// and, for an absolute time of CLOCK_REALTIME, that.
+func futexDeadline(t *kernel.Task, cmd uint32, realtime bool, addr uint64) (deadline, wall int64, err error) {
 	if addr == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
 	ns, err := copyInTimespec(t, addr)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	clk := int32(unix.CLOCK_MONOTONIC)
 	if realtime || cmd == linux.FUTEX_LOCK_PI {
 		clk = unix.CLOCK_REALTIME
 	}
-	return t.Kernel().Deadline(clk, cmd != linux.FUTEX_WAIT, ns), nil
+	abs := cmd != linux.FUTEX_WAIT
+	deadline = t.Kernel().Deadline(clk, abs, ns)
+	switch {
+	case !abs:
+		deadline = t.ReentryDeadline(deadline)
+	case clk == unix.CLOCK_REALTIME:
+		wall = ns
+	}
+	return deadline, wall, nil
 }
 
 // futexWait is a wait, also one that restart_syscall(2) resumes.
@@ -79,6 +88,7 @@ type futexWait struct {
 	val, bits uint32
 	private   bool
 	deadline  int64
+	wall      int64 // not 0: the deadline on CLOCK_REALTIME
 }
 
 // Restart implements kernel.Restarter.
@@ -86,26 +96,32 @@ func (w futexWait) Restart(t *kernel.Task) (uintptr, error) {
 	if w.bits == 0 {
 		return 0, unix.EINVAL
 	}
-	key, err := t.FutexKey(w.addr, w.private)
-	if err != nil {
-		return 0, err
+	if w.wall != 0 {
+		w.deadline = t.Kernel().Deadline(unix.CLOCK_REALTIME, true, w.wall)
 	}
-	t.Waiter().Clear()
-	fw := futex.NewWaiter(t.Waiter(), w.bits)
-	tb := t.Kernel().Futexes()
-	err = tb.Queue(fw, key, func() error {
-		v, err := t.MM().LoadUint32(w.addr)
-		if err == nil && v != w.val {
-			err = unix.EAGAIN
+	fw := t.KeptFutex()
+	if fw == nil {
+		key, err := t.FutexKey(w.addr, w.private)
+		if err != nil {
+			return 0, err
 		}
-		return err
-	})
-	if err != nil {
-		return 0, err
+		t.Waiter().Clear()
+		fw = futex.NewWaiter(t.Waiter(), w.bits)
+		fw.SetPlace(t.MM(), w.addr, w.private)
+		err = t.Kernel().Futexes().Queue(fw, key, func() error {
+			v, err := t.MM().LoadUint32(w.addr)
+			if err == nil && v != w.val {
+				err = unix.EAGAIN
+			}
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
 	}
-	err = blockFutex(t, fw, w.deadline)
-	if fw.Cancel() {
-		return 0, nil // woken, whatever else happened
+	woken, err := blockFutex(t, fw, w.deadline)
+	if woken {
+		return 0, nil // whatever else happened
 	}
 	if err == errs.ERESTARTSYS && w.deadline != 0 {
 		return 0, t.SetRestart(w)
@@ -113,16 +129,21 @@ func (w futexWait) Restart(t *kernel.Task) (uintptr, error) {
 	return 0, err
 }
 
-// blockFutex sleeps until fw is woken.
-func blockFutex(t *kernel.Task, fw *futex.Waiter, deadline int64) error {
-	for {
-		if err := t.Block(t.Waiter(), deadline); err != nil {
-			return err
-		}
-		if fw.Woken() {
-			return nil
+// blockFutex sleeps until fw is woken or, with an error, takes it off its
+// queue; for a save it stays there.
+func blockFutex(t *kernel.Task, fw *futex.Waiter, deadline int64) (woken bool, err error) {
+	t.KeepFutex(nil)
+	for !fw.Woken() {
+		switch err := t.Block(t.Waiter(), deadline); err {
+		case nil:
+		case errs.ERESTARTCKPT:
+			t.KeepFutex(fw)
+			return false, err
+		default:
+			return fw.Cancel(), err
 		}
 	}
+	return true, nil
 }
 
 func futexWake(t *kernel.Task, addr uint64, private bool, n int32, bits uint32) (uintptr, error) {
@@ -150,7 +171,8 @@ func futexRequeue(t *kernel.Task, a Args, private bool, want *uint32) (uintptr, 
 	if err != nil {
 		return 0, err
 	}
-	woken, moved, err := t.Kernel().Futexes().Requeue(from, to, int(nWake), int(nMove), func() error {
+	place := futex.Place{MM: t.MM(), Addr: a.Addr(4), Private: private}
+	woken, moved, err := t.Kernel().Futexes().Requeue(from, to, place, int(nWake), int(nMove), func() error {
 		if want == nil {
 			return nil
 		}
@@ -240,14 +262,34 @@ const errQueued = unix.EINPROGRESS
 // futexLockPI takes a lock whose word holds its owner's id. Priorities do not
 // exist here, so that inheriting them comes down to handing over in order.
 func futexLockPI(t *kernel.Task, addr uint64, private bool, deadline int64, try bool) error {
+	fw := t.KeptFutex()
+	if fw == nil {
+		var taken bool
+		var err error
+		if fw, taken, err = queuePI(t, addr, private, try); taken || err != nil {
+			return err
+		}
+	}
+	woken, err := blockFutex(t, fw, deadline)
+	if woken {
+		return nil
+	}
+	if err == errs.ERESTARTSYS {
+		return errs.ERESTARTNOINTR
+	}
+	return err
+}
+
+// queuePI takes the lock or queues the task for it.
+func queuePI(t *kernel.Task, addr uint64, private, try bool) (fw *futex.Waiter, taken bool, err error) {
 	key, err := t.FutexKey(addr, private)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	tid := uint32(t.TID())
 	t.Waiter().Clear()
-	fw := futex.NewPIWaiter(t.Waiter(), tid)
-	taken := false
+	fw = futex.NewPIWaiter(t.Waiter(), tid)
+	fw.SetPlace(t.MM(), addr, private)
 	err = t.Kernel().Futexes().Queue(fw, key, func() error {
 		for {
 			v, err := t.MM().LoadUint32(addr)
@@ -280,19 +322,9 @@ func futexLockPI(t *kernel.Task, addr uint64, private bool, deadline int64, try 
 		}
 	})
 	if taken {
-		return nil
+		return nil, true, nil
 	}
-	if err != nil {
-		return err
-	}
-	err = blockFutex(t, fw, deadline)
-	if fw.Cancel() {
-		return nil
-	}
-	if err == errs.ERESTARTSYS {
-		return errs.ERESTARTNOINTR
-	}
-	return err
+	return fw, false, err
 }
 
 func futexUnlockPI(t *kernel.Task, addr uint64, private bool) error {

@@ -15,7 +15,7 @@ func sysPoll(t *kernel.Task, a Args) (uintptr, error) {
 	if timeout > 0 {
 		timeout *= 1e6
 	}
-	p := pollRestart{a.Addr(0), a.Uint(1), deadlineIn(t, timeout)}
+	p := pollRestart{a.Addr(0), a.Uint(1), t.ReentryDeadline(deadlineIn(t, timeout))}
 	return p.Restart(t)
 }
 
@@ -46,7 +46,10 @@ func sysPpoll(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := pollFDs(t, a.Addr(0), a.Uint(1), deadline)
-	if err == errs.ERESTARTSYS {
+	switch err {
+	case errs.ERESTARTCKPT:
+		return 0, err
+	case errs.ERESTARTSYS:
 		err = errs.ERESTARTNOHAND
 	}
 	copyOutTimeLeft(t, a.Addr(2), deadline)
@@ -92,7 +95,8 @@ func pollFDs(t *kernel.Task, addr uint64, n uint32, deadline int64) (int, error)
 // maxPoll bounds the arrays of poll whatever RLIMIT_NOFILE says.
 const maxPoll = 1 << 20
 
-// copyInDeadline reads an optional timeout: none waits for ever.
+// copyInDeadline reads an optional timeout: none waits for ever. A call that is
+// entered again keeps its deadline.
 func copyInDeadline(t *kernel.Task, addr uint64) (int64, error) {
 	if addr == 0 {
 		return 0, nil
@@ -105,7 +109,7 @@ func copyInDeadline(t *kernel.Task, addr uint64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return deadlineIn(t, ns), nil
+	return t.ReentryDeadline(deadlineIn(t, ns)), nil
 }
 
 // copyOutTimeLeft updates a timeout. A failure is not the call's: the array

@@ -6,6 +6,7 @@ import (
 	"runsc/pkg/abi"
 	"runsc/pkg/abi/linux"
 	"runsc/pkg/waitq"
+	"runsc/sentry/errs"
 	"runsc/sentry/kernel"
 	"runsc/sentry/mem"
 	"runsc/sentry/sock"
@@ -51,7 +52,11 @@ func receive(t *kernel.Task, s sock.Socket, f *vfs.File, dst *mem.UserBuf, m *so
 		}
 		return err
 	})
-	if done > 0 {
+	if err == errs.ERESTARTCKPT {
+		t.AddReentryDone(done)
+		return 0, err
+	}
+	if done += t.ReentryDone(); done > 0 {
 		err = nil
 	}
 	if err != nil {
@@ -174,9 +179,17 @@ func sysRecvmmsg(t *kernel.Task, a Args) (uintptr, error) {
 	defer f.DecRef()
 	n, flags := uint64(min(a.Uint(2), msgMax)), a.Int(3)
 	const size = 64 // struct mmsghdr
-	for i := range n {
+	i := uint64(t.ReentryCount())
+	if i > 0 && flags&unix.MSG_WAITFORONE != 0 {
+		flags |= unix.MSG_DONTWAIT
+	}
+	for ; i < n; i++ {
 		at := a.Addr(1) + i*size
 		k, err := recvmsg(t, s, f, at, flags&^unix.MSG_WAITFORONE)
+		if err == errs.ERESTARTCKPT {
+			return 0, err
+		}
+		t.SetReentryCount(int(i + 1))
 		if err == nil {
 			got := uint32(k)
 			err = t.CopyOut(at+size-8, abi.Bytes(&got))

@@ -35,10 +35,10 @@ func sysSelect(t *kernel.Task, a Args) (uintptr, error) {
 		if err != nil {
 			return 0, err
 		}
-		deadline = deadlineIn(t, ns)
+		deadline = t.ReentryDeadline(deadlineIn(t, ns))
 	}
 	n, err := selectFDs(t, a, deadline)
-	if a.Addr(4) != 0 && deadline != 0 {
+	if a.Addr(4) != 0 && deadline != 0 && err != errs.ERESTARTCKPT {
 		tv := unix.NsecToTimeval(timeLeft(t, deadline))
 		_ = t.CopyOut(a.Addr(4), abi.Bytes(&tv))
 	}
@@ -62,7 +62,9 @@ func sysPselect6(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := selectFDs(t, a, deadline)
-	copyOutTimeLeft(t, a.Addr(4), deadline)
+	if err != errs.ERESTARTCKPT {
+		copyOutTimeLeft(t, a.Addr(4), deadline)
+	}
 	return n, err
 }
 

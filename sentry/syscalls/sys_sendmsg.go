@@ -6,6 +6,7 @@ import (
 	"runsc/pkg/abi"
 	"runsc/pkg/abi/linux"
 	"runsc/pkg/waitq"
+	"runsc/sentry/errs"
 	"runsc/sentry/kernel"
 	"runsc/sentry/mem"
 	"runsc/sentry/sock"
@@ -53,7 +54,7 @@ func send(t *kernel.Task, s sock.Socket, f *vfs.File, src *mem.UserBuf, m *sock.
 	})
 	m.Drop()
 	if err == unix.EPIPE && flags&unix.MSG_NOSIGNAL != 0 {
-		if n > 0 {
+		if n += t.ReentryDone(); n > 0 {
 			return uintptr(n), nil
 		}
 		return 0, err
@@ -82,7 +83,7 @@ func sendmsg(t *kernel.Task, s sock.Socket, f *vfs.File, addr uint64, flags int3
 			return 0, err
 		}
 	}
-	if h.Control != 0 && h.Controllen != 0 {
+	if h.Control != 0 && h.Controllen != 0 && t.ReentryDone() == 0 {
 		if err := copyInControl(t, &h, &m); err != nil {
 			m.Drop()
 			return 0, err
@@ -182,9 +183,13 @@ func sysSendmmsg(t *kernel.Task, a Args) (uintptr, error) {
 	defer f.DecRef()
 	n := uint64(min(a.Uint(2), msgMax))
 	const size = 64 // struct mmsghdr
-	for i := range n {
+	for i := uint64(t.ReentryCount()); i < n; i++ {
 		at := a.Addr(1) + i*size
 		k, err := sendmsg(t, s, f, at, a.Int(3))
+		if err == errs.ERESTARTCKPT {
+			return 0, err
+		}
+		t.SetReentryCount(int(i + 1))
 		if err == nil {
 			sent := uint32(k)
 			err = t.CopyOut(at+size-8, abi.Bytes(&sent))

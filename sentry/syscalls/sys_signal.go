@@ -95,7 +95,7 @@ func sysRtSigtimedwait(t *kernel.Task, a Args) (uintptr, error) {
 			deadline = t.Kernel().Deadline(unix.CLOCK_MONOTONIC, false, ns)
 		}
 	}
-	info, err := t.SigWait(set, deadline)
+	info, err := t.SigWait(set, t.ReentryDeadline(deadline))
 	if err != nil {
 		return 0, err
 	}
@@ -127,7 +127,11 @@ func sysPause(t *kernel.Task, a Args) (uintptr, error) { return pause(t) }
 func pause(t *kernel.Task) (uintptr, error) {
 	for {
 		t.Waiter().Clear()
-		if t.Block(t.Waiter(), 0) != nil {
+		switch err := t.Block(t.Waiter(), 0); err {
+		case nil:
+		case errs.ERESTARTCKPT:
+			return 0, err
+		default:
 			return 0, errs.ERESTARTNOHAND
 		}
 	}

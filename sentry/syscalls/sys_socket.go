@@ -176,7 +176,7 @@ func retry(t *kernel.Task, q *waitq.Queue, events waitq.Mask, nonblock bool, tim
 	}
 	deadline := int64(0)
 	if timeout > 0 {
-		deadline = deadlineIn(t, timeout)
+		deadline = t.ReentryPartDeadline(deadlineIn(t, timeout))
 	}
 	e := waitq.Entry{Waiter: t.Waiter()}
 	q.Register(&e, events)

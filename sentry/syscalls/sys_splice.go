@@ -47,7 +47,7 @@ func sysSendfile(t *kernel.Task, a Args) (uintptr, error) {
 	if !in.seek || out.file.StatusFlags()&unix.O_APPEND != 0 {
 		return 0, unix.EINVAL // sendfile(2), ERRORS
 	}
-	n, err := copyFile(in, out, int(min(a.Size(3), maxRW)))
+	n, err := copyFile(in, out, int(min(a.Size(3), maxRW))-t.ReentryDone())
 	return endTransfer(t, in, out, n, err)
 }
 

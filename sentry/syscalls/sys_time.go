@@ -188,7 +188,7 @@ func sysNanosleep(t *kernel.Task, a Args) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	s := sleepRestart{deadline: t.Kernel().Deadline(unix.CLOCK_MONOTONIC, false, ns), rem: a.Addr(1)}
+	s := sleepRestart{deadline: t.ReentryDeadline(t.Kernel().Deadline(unix.CLOCK_MONOTONIC, false, ns)), rem: a.Addr(1)}
 	return s.Restart(t)
 }
 
@@ -212,7 +212,9 @@ func sysClockNanosleep(t *kernel.Task, a Args) (uintptr, error) {
 		return sleepCPU(t, ns, abs)
 	}
 	s := sleepRestart{deadline: t.Kernel().Deadline(id, abs, ns), rem: a.Addr(3)}
-	if abs {
+	if !abs {
+		s.deadline = t.ReentryDeadline(s.deadline)
+	} else {
 		_, err := s.sleep(t)
 		if err == errs.ERESTARTSYS {
 			err = errs.ERESTARTNOHAND // the deadline is in the arguments
@@ -227,12 +229,14 @@ func sleepCPU(t *kernel.Task, ns int64, abs bool) (uintptr, error) {
 	now, _ := readClock(t, unix.CLOCK_PROCESS_CPUTIME_ID)
 	end := ns
 	if !abs {
-		end += now
+		end = t.ReentryDeadline(end + now)
 	}
 	for now < end {
 		s := sleepRestart{deadline: t.Now() + max(end-now, 1e6)}
-		if _, err := s.sleep(t); err != nil {
+		if _, err := s.sleep(t); err == errs.ERESTARTSYS {
 			return 0, errs.ERESTARTNOHAND
+		} else if err != nil {
+			return 0, err
 		}
 		now, _ = readClock(t, unix.CLOCK_PROCESS_CPUTIME_ID)
 	}

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/waitq"
+	"runsc/sentry/errs"
 	"runsc/sentry/mem"
 )
 
@@ -91,7 +92,7 @@ func (f *File) Write(c Caller, src *mem.UserBuf) (int, error) {
 		n, err = f.writeWait(c, src, n)
 	}
 	f.notifyModify(n)
-	if n > 0 {
+	if n > 0 && err != errs.ERESTARTCKPT {
 		err = nil
 	}
 	return n, err
