@@ -7,8 +7,9 @@ import "runsc/sentry/futex"
 // save or in the restored container, before signals are looked at. What it
 // cannot find again it keeps here.
 type reentry struct {
-	// used is set if anything below is.
-	used bool
+	// used is set if anything below is, again while the call runs that was
+	// entered before.
+	used, again bool
 	// timed: deadline is that of the call.
 	timed    bool
 	deadline int64
@@ -38,7 +39,7 @@ func (t *Task) endReentry() {
 // ReentryDeadline returns the deadline of the call that runs, which is computed
 // from a relative time: that of its first entry. Own.
 func (t *Task) ReentryDeadline(computed int64) int64 {
-	if !t.reentry.timed {
+	if !t.reentry.again || !t.reentry.timed {
 		t.reentry.used, t.reentry.timed, t.reentry.deadline = true, true, computed
 	}
 	return t.reentry.deadline
@@ -47,7 +48,7 @@ func (t *Task) ReentryDeadline(computed int64) int64 {
 // ReentryPartDeadline is the same for the time limit of one transfer. Own.
 func (t *Task) ReentryPartDeadline(computed int64) int64 {
 	p := &t.reentry.part
-	if !p.timed {
+	if !t.reentry.again || !p.timed {
 		t.reentry.used, p.timed, p.deadline = true, true, computed
 	}
 	return p.deadline

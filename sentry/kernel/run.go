@@ -89,6 +89,7 @@ func (t *Task) step() bool {
 	}
 	if t.run.kind == runReenter {
 		t.run = runState{}
+		t.reentry.used, t.reentry.again = true, true
 		args := t.regs.Args()
 		t.dispatch(uint32(t.regs.OrigRax), &args)
 		return true
