@@ -7,11 +7,10 @@ const (
 	KindTmpfsFile    Kind = 62
 	KindOverlay      Kind = 63
 	KindOverlayInode Kind = 64
-	KindOverlayLower Kind = 65
-	KindOverlayDir   Kind = 66
-	KindGofer        Kind = 67
-	KindGoferInode   Kind = 68
-	KindPseudo       Kind = 69
+	KindOverlayDir   Kind = 65
+	KindGofer        Kind = 66
+	KindGoferInode   Kind = 67
+	KindPseudo       Kind = 68
 )
 
 // Tmpfs is a tmpfs.
@@ -29,6 +28,8 @@ type Tmpfs struct {
 	Inodes []ID `cbor:"9,keyasint"`
 	// NoAccount is set if the data is not charged to the container.
 	NoAccount bool `cbor:"10,keyasint,omitempty"`
+	// SharedDev is set if another file system has the device number too.
+	SharedDev bool `cbor:"11,keyasint,omitempty"`
 }
 
 // TmpfsInode is an inode of a tmpfs.
@@ -108,21 +109,10 @@ type Overlay struct {
 type OverlayInode struct {
 	ID     ID     `cbor:"1,keyasint"`
 	FS     ID     `cbor:"2,keyasint"`
-	Parent Ref    `cbor:"3,keyasint,omitempty"` // KindOverlayInode
-	Name   string `cbor:"4,keyasint,omitempty"`
-	Mode   uint32 `cbor:"5,keyasint"` // the type
-	Orphan bool   `cbor:"6,keyasint,omitempty"`
-	Upper  Ref    `cbor:"7,keyasint,omitempty"`
-	Lower  []Ref  `cbor:"8,keyasint,omitempty"`
-	// ParentNames leads to the parent from the root if Parent is not set.
-	ParentNames string `cbor:"9,keyasint,omitempty"`
-}
-
-// OverlayLower is a file opened for reading in a lower layer.
-type OverlayLower struct {
-	ID    ID     `cbor:"1,keyasint"`
-	Inode Ref    `cbor:"2,keyasint"`
-	Flags uint32 `cbor:"3,keyasint"`
+	Mode   uint32 `cbor:"3,keyasint"` // the type
+	Orphan bool   `cbor:"4,keyasint,omitempty"`
+	Upper  Ref    `cbor:"5,keyasint,omitempty"`
+	Lower  []Ref  `cbor:"6,keyasint,omitempty"`
 }
 
 // OverlayDir is a directory of several layers that is being listed.

@@ -38,6 +38,8 @@ type Path struct {
 	// Name and Inode are those of a thing with a name only.
 	Name  string `cbor:"4,keyasint,omitempty"`
 	Inode Ref    `cbor:"5,keyasint,omitempty"`
+	// Dir is set if Names lead to a directory.
+	Dir bool `cbor:"6,keyasint,omitempty"`
 }
 
 // Dentry is a name that was removed while in use.
@@ -128,6 +130,8 @@ type File struct {
 	Check bool   `cbor:"13,keyasint,omitempty"`
 	Size  uint64 `cbor:"14,keyasint,omitempty"`
 	Mtime Time   `cbor:"15,keyasint,omitempty"`
+	// Extra is what to tell a file that was opened again.
+	Extra Ref `cbor:"16,keyasint,omitempty"`
 }
 
 // Locks are all file locks.

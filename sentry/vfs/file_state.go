@@ -13,6 +13,17 @@ import (
 // now, which others may change between a checkpoint and a restore.
 type HostBacked interface{ HostBacked() bool }
 
+// ReopenSaver is implemented by FileOps that come back by opening the path
+// again, and then need to be told something.
+type ReopenSaver interface {
+	FileOps
+	// SaveReopened writes a record with the number if there is anything to
+	// tell; kind 0 if there is not.
+	SaveReopened(e *SaveEnv, id image.ID) (image.Kind, error)
+	// RestoreReopened reads it.
+	RestoreReopened(e *RestoreEnv, ref image.Ref) error
+}
+
 // SaveFile saves an open file description once.
 func SaveFile(e *SaveEnv, f *File) (image.ID, error) {
 	id, fresh := e.ID(f)
@@ -48,6 +59,14 @@ func (f *File) saveOps(e *SaveEnv, rec *image.File) (err error) {
 	}
 	if _, ok := f.Inode().(StateSaver); f.path.Dentry.sb.anon != nil && !(ok && f.mode&fileRegular != 0) {
 		return fmt.Errorf("%s cannot be saved yet", f.describe())
+	}
+	if r, ok := f.ops.(ReopenSaver); ok {
+		id, _ := e.ID(r)
+		kind, err := r.SaveReopened(e, id)
+		if kind != 0 {
+			rec.Extra = image.Ref{Kind: kind, ID: id}
+		}
+		return err
 	}
 	return nil
 }
@@ -123,7 +142,14 @@ func restoreFile(e *RestoreEnv, rec *image.File) (*File, error) {
 	case rec.Ops.ID != 0:
 		ops, err = e.takeOps(rec.Ops)
 	default:
-		ops, err = reopen(e.Caller, p, rec.Flags)
+		if ops, err = reopen(e.Caller, p, rec.Flags); err == nil && rec.Extra.ID != 0 {
+			if r, ok := ops.(ReopenSaver); ok {
+				err = r.RestoreReopened(e, rec.Extra)
+			}
+			if err != nil {
+				ops.Release()
+			}
+		}
 	}
 	if err != nil {
 		p.DecRef()
@@ -162,6 +188,9 @@ func (e *RestoreEnv) takeOps(ref image.Ref) (FileOps, error) {
 // reopen opens what is at p as it was open: permissions were checked then.
 func reopen(c Caller, p Path, flags uint32) (FileOps, error) {
 	st, err := p.Inode().Stat(c, 0)
+	if _, late := p.Dentry.sb.fs.(LateLooker); late && (err == unix.ENOENT || err == unix.ESRCH) {
+		return p.Inode().Open(c, p.Dentry, flags)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func SavePath(e *SaveEnv, p Path) (image.Path, error) {
 func saveDentry(e *SaveEnv, d *Dentry) (image.Path, error) {
 	names, ok := d.namesFromRoot()
 	if ok {
-		return image.Path{Names: names}, nil
+		return image.Path{Names: names, Dir: d.IsDir()}, nil
 	}
 	id, err := saveUnlinked(e, d)
 	return image.Path{Dentry: id}, err
@@ -119,7 +119,7 @@ func restoreDentry(e *RestoreEnv, sb *Superblock, rec image.Path) (*Dentry, erro
 		d.IncRef()
 		return d, nil
 	}
-	return e.find(sb, rec.Names)
+	return e.find(sb, rec.Names, rec.Dir)
 }
 
 // LateLooker is implemented by file systems with names that appear only when
@@ -127,17 +127,17 @@ func restoreDentry(e *RestoreEnv, sb *Superblock, rec image.Path) (*Dentry, erro
 type LateLooker interface {
 	// Late returns an inode for a name of a directory inode of this file
 	// system that is to be looked up when it is used.
-	Late(dir Inode, name string, last bool) Inode
+	Late(dir Inode, name string, isDir bool) Inode
 }
 
 // find walks from the root of a file system, over no mounts and links.
-func (e *RestoreEnv) find(sb *Superblock, names string) (*Dentry, error) {
+func (e *RestoreEnv) find(sb *Superblock, names string, isDir bool) (*Dentry, error) {
 	d := sb.root
 	d.IncRef()
 	for rest, more := names, names != ""; more; {
 		var name string
 		name, rest, more = strings.Cut(rest, "/")
-		ch, err := e.child(sb, d, name, !more)
+		ch, err := e.child(sb, d, name, more || isDir)
 		d.DecRef()
 		if err != nil {
 			return nil, fmt.Errorf("cannot find %q again: %w", "/"+names, err)
@@ -147,7 +147,7 @@ func (e *RestoreEnv) find(sb *Superblock, names string) (*Dentry, error) {
 	return d, nil
 }
 
-func (e *RestoreEnv) child(sb *Superblock, d *Dentry, name string, last bool) (*Dentry, error) {
+func (e *RestoreEnv) child(sb *Superblock, d *Dentry, name string, isDir bool) (*Dentry, error) {
 	switch {
 	case name == "" || name == "." || name == "..":
 		return nil, unix.EINVAL
@@ -163,7 +163,7 @@ func (e *RestoreEnv) child(sb *Superblock, d *Dentry, name string, last bool) (*
 	if l, ok := sb.fs.(LateLooker); ok {
 		d.dirMu.Lock()
 		defer d.dirMu.Unlock()
-		if i := l.Late(d.inode, name, last); i != nil {
+		if i := l.Late(d.inode, name, isDir); i != nil {
 			return d.instantiate(name, i), nil
 		}
 	}
@@ -181,7 +181,7 @@ func restoreUnlinked(e *RestoreEnv, id image.ID) (*Dentry, error) {
 		if err != nil {
 			return nil, err
 		}
-		parent, err := restoreDentry(e, sb, image.Path{Names: rec.ParentNames, Dentry: rec.Parent})
+		parent, err := restoreDentry(e, sb, image.Path{Names: rec.ParentNames, Dentry: rec.Parent, Dir: true})
 		if err != nil {
 			return nil, err
 		}

@@ -134,6 +134,7 @@ type RestoreEnv struct {
 	mappables map[image.ID]mem.Mappable
 	taken     map[image.ID]bool // operations that have their description
 	firstID   uint64            // mounts numbered after it were made by this restore
+	seen      map[any]bool
 	started   bool
 	done      bool // Finish succeeded
 }
@@ -218,7 +219,7 @@ func RegisterState(kind image.Kind, restore func(e *RestoreEnv, id image.ID) (an
 // KnownState tells whether records of a kind can be restored by this package
 // and those registered.
 func KnownState(kind image.Kind) bool {
-	if kind >= image.KindFDTable && kind <= image.KindFileData {
+	if kind >= image.KindFDTable && kind <= image.KindFileData || kind == image.KindOverlayDir {
 		return true
 	}
 	states.mu.RLock()
@@ -287,6 +288,16 @@ func (e *RestoreEnv) OwnFilesystem(ref image.Ref) (Filesystem, error) {
 	e.owned[ref.ID] = true
 	delete(e.loose, ref.ID)
 	return fs, nil
+}
+
+// FirstTime tells whether it is called with key for the first time.
+func (e *RestoreEnv) FirstTime(key any) bool {
+	if e.seen == nil {
+		e.seen = map[any]bool{}
+	}
+	first := !e.seen[key]
+	e.seen[key] = true
+	return first
 }
 
 // TimeRecord and RestoredTime convert times.

@@ -76,6 +76,9 @@ type Options struct {
 	Coherence Coherence
 	// Source is shown in /proc/mounts; "none" if empty.
 	Source string
+	// Destination is that of the mount in the container's specification, "/"
+	// for the root: by it a checkpoint finds the tree again.
+	Destination string
 }
 
 // Filesystem is one host tree. It implements vfs.Filesystem.
@@ -87,6 +90,8 @@ type Filesystem struct {
 	magic     int64 // statfs f_type of the root
 	root      object
 	rootH     *handle
+
+	destination string // of the mount in the specification
 
 	mu sync.Mutex
 	// mu guards:
@@ -101,6 +106,8 @@ func (cl *Client) New(o Options) (*Filesystem, error) {
 		exclusive: o.Coherence == Exclusive,
 		source:    o.Source,
 		inodes:    map[inodeKey]object{},
+
+		destination: o.Destination,
 	}
 	if fs.source == "" {
 		fs.source = "none"
@@ -117,6 +124,7 @@ func (cl *Client) New(o Options) (*Filesystem, error) {
 		return nil, fmt.Errorf("stat of a donated root: %w", err)
 	}
 	fs.root = fs.inode(nil, "", &stx)
+	cl.numbers.used(fs.root.base().dev)
 	fs.rootH = cl.fds.add(fs.root.base(), byPath, o.RootFD, false)
 	return fs, nil
 }

@@ -35,6 +35,9 @@ func (m *fileMapping) PunchHole(off, n int64) error {
 	return m.f.Fallocate(nil, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 }
 
+// File implements vfs.MappedFile.
+func (m *fileMapping) File() *vfs.File { return m.file }
+
 // MapObject implements mem.MapObjecter.
 func (m *fileMapping) MapObject() any { return m.f.i }
 

@@ -63,6 +63,10 @@ type device struct {
 	guest uint64 // st_dev in the guest
 	perm  perm
 
+	// Numbers.mu guards:
+	users int  // file systems whose root is on it
+	kept  bool // guest is a number that an image had
+
 	mu sync.Mutex
 	// mu guards:
 	byHost  map[uint64]uint64 // remembered numbers

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/ref"
+	"runsc/sentry/image"
 	"runsc/sentry/mem"
 	"runsc/sentry/vfs"
 )
@@ -54,6 +55,9 @@ type FS struct {
 	treeMu sync.RWMutex
 	// Shown in the mount options, as given:
 	opts atomic.Pointer[string]
+
+	// restored are the inodes by number while an image is being restored.
+	restored map[image.ID]node
 }
 
 // New returns a tmpfs with an empty root directory.

@@ -19,6 +19,9 @@ type mapUse struct {
 	bytes, writable int64
 }
 
+// File implements vfs.MappedFile.
+func (m *mapping) File() *vfs.File { return m.file }
+
 // MapObject implements mem.MapObjecter.
 func (m *mapping) MapObject() any { return m.f }
 
