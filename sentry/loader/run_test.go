@@ -29,6 +29,12 @@ func testLimits(r int) uint64 {
 // runHost runs a program of the host on the real platform with a kernel that
 // knows just enough to let it print and exit.
 func runHost(t *testing.T, argv ...string) (string, int) {
+	return runDisturbed(t, nil, argv...)
+}
+
+// runDisturbed is runHost with a function that may put another address space
+// in the place of the program's before each call is answered.
+func runDisturbed(t *testing.T, disturb func(*hostRun), argv ...string) (string, int) {
 	if _, err := os.Stat(argv[0]); err != nil {
 		t.Skip(err)
 	}
@@ -68,7 +74,8 @@ func runHost(t *testing.T, argv ...string) (string, int) {
 		t.Fatal(err)
 	}
 	ctx := p.NewContext()
-	defer m.DecUsers()
+	r := &hostRun{t: t, mm: m, vdso: e.VDSO, group: g, acct: acct}
+	defer func() { r.mm.DecUsers() }()
 	defer ctx.Release()
 	regs := arch.Regs{Rip: img.Entry, Rsp: img.SP, Eflags: 0x202}
 	var out bytes.Buffer
@@ -92,6 +99,13 @@ func runHost(t *testing.T, argv ...string) (string, int) {
 			if calls++; calls > 10000 {
 				t.Fatal("the program does not end")
 			}
+			if disturb != nil {
+				disturb(r)
+				m, e.VDSO = r.mm, r.vdso
+				if as, err = m.AddressSpace(); err != nil {
+					t.Fatal(err)
+				}
+			}
 			a := regs.Args()
 			ret := miniCall(t, m, &regs, a, &out, files)
 			if regs.OrigRax == unix.SYS_GETTIMEOFDAY || regs.OrigRax == unix.SYS_CLOCK_GETTIME {
@@ -110,6 +124,15 @@ func runHost(t *testing.T, argv ...string) (string, int) {
 			regs.SetReturn(uint64(ret))
 		}
 	}
+}
+
+// hostRun is a program that runs.
+type hostRun struct {
+	t     *testing.T
+	mm    *mm.MM
+	vdso  VDSO
+	group platform.Group
+	acct  *mem.Account
 }
 
 func miniCall(t *testing.T, m *mm.MM, regs *arch.Regs, a [6]uint64, out *bytes.Buffer, files map[int]*hostExe) int64 {
