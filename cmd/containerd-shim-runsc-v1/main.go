@@ -1,5 +1,6 @@
 // Command containerd-shim-runsc-v1 is the runtime io.containerd.runsc.v1: by
-// its first argument the sandbox, the gofer, or else containerd's shim.
+// its first argument the sandbox, the gofer, the tool for checkpoint images, or
+// else containerd's shim.
 package main
 
 import (
@@ -7,6 +8,7 @@ import (
 
 	"runsc/gofer"
 	"runsc/sentry/boot"
+	"runsc/sentry/imagetool"
 	"runsc/shim"
 )
 
@@ -15,9 +17,15 @@ func main() {
 	if len(args) > 0 {
 		switch args[0] {
 		case "sandbox":
+			os.Exit(boot.Isolate(args[1:]))
+		case boot.Isolated:
 			os.Exit(boot.Main(args[1:]))
 		case "gofer":
-			os.Exit(gofer.Main(args[1:]))
+			os.Exit(gofer.Isolate(args[1:]))
+		case gofer.Isolated:
+			os.Exit(gofer.Main())
+		case "image":
+			os.Exit(imagetool.Main(args[1:]))
 		}
 	}
 	os.Exit(shim.Main(args))
