@@ -12,7 +12,7 @@ func TestCount(t *testing.T) {
 	if !c.TryInc() {
 		t.Fatal("TryInc of a held count failed")
 	}
-	if c.Dec() || c.Dec() {
+	if first, second := c.Dec(), c.Dec(); first || second {
 		t.Fatal("Dec said last too early")
 	}
 	if !c.Dec() {

@@ -10,9 +10,6 @@ import (
 	"runsc/sentry/mem"
 )
 
-// maxRW is the most that one read or write transfers (MAX_RW_COUNT).
-const maxRW = math.MaxInt32 &^ 4095
-
 // Read implements read(2) and readv(2).
 func (f *File) Read(c Caller, dst *mem.UserBuf) (int, error) {
 	if f.mode&fileRead == 0 {

@@ -172,7 +172,6 @@ func TestOffsets(t *testing.T) {
 
 // depthProbe counts the frames above a file system's ReadAt.
 type depthProbe struct {
-	depth int
 	names []string
 }
 
