@@ -203,7 +203,6 @@ func TestSnapshotConcurrent(t *testing.T) {
 	data := make([]byte, size)
 	rand.New(rand.NewSource(2)).Read(data)
 	must(t, f.WriteAt(data, r.Start))
-	want := fileSum(t, f, r)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for seed := range 3 {
@@ -236,7 +235,7 @@ func TestSnapshotConcurrent(t *testing.T) {
 	time.Sleep(5 * time.Millisecond)
 	close(stop)
 	wg.Wait()
-	want = fileSum(t, f, r)
+	want := fileSum(t, f, r)
 	stop = make(chan struct{})
 	set := &FrameSet{}
 	set.Add(r)
