@@ -76,7 +76,8 @@ type FrameMap struct {
 // mappedWindow is what a saved window became.
 type mappedWindow struct {
 	w    *window
-	held bitmap // frames that the FrameMap has a reference to
+	held bitmap // frames of the image
+	gave bitmap // those whose first reference was taken
 	took bool   // the reservation has another owner
 }
 
@@ -107,23 +108,11 @@ func (f *File) restoreFrames(ranges []image.FrameRange, p *image.Pages, a *Accou
 		fm.Finish()
 		return nil, err
 	}
-	var pw *pendingWindow
-	var m *mappedWindow
-	key := ^uint64(0)
 	for _, c := range p.Chunks() {
-		for page := c.First; page < c.First+uint64(c.Pages); page++ {
-			if k := page / windowPages; k != key {
-				key, m, pw = k, fm.windows[k], nil
-				if m != nil {
-					if pw = fm.byWindow[k]; pw == nil {
-						pw = &pendingWindow{fm: fm, w: m.w, saved: k * WindowSize}
-						fm.byWindow[k] = pw
-					}
-				}
-			}
-			if i := int(page % windowPages); pw != nil && m.held.get(i) {
-				pw.bits.set(i)
-			}
+		for page, end := c.First, c.First+uint64(c.Pages); page < end; {
+			stop := min(end, page-page%windowPages+windowPages)
+			fm.setPending(page/windowPages, int(page%windowPages), int(stop-page))
+			page = stop
 		}
 	}
 	f.restoring.Add(1)
@@ -134,6 +123,23 @@ func (f *File) restoreFrames(ranges []image.FrameRange, p *image.Pages, a *Accou
 	f.restores = append(f.restores, fm)
 	f.mu.Unlock()
 	return fm, nil
+}
+
+// setPending notes that the image has contents for n pages of a saved window.
+func (fm *FrameMap) setPending(key uint64, at, n int) {
+	m := fm.windows[key]
+	if m == nil {
+		return
+	}
+	pw := fm.byWindow[key]
+	if pw == nil {
+		pw = &pendingWindow{fm: fm, w: m.w, saved: key * WindowSize}
+		fm.byWindow[key] = pw
+	}
+	pw.bits.setRange(at, at+n)
+	for i := at / 64; i <= (at+n-1)/64; i++ {
+		pw.bits[i].And(m.held[i])
+	}
 }
 
 // allocate makes the frames, one reference each.
@@ -194,9 +200,38 @@ func hostRAM() uint64 {
 	return (uint64(si.Totalram) + uint64(si.Totalswap)) * uint64(si.Unit)
 }
 
-// Find returns what the saved frames of r became, in order. References stay
-// the FrameMap's. Frames that the image does not have are an error.
+// Find returns what the saved frames of r became, in order. The caller has no
+// reference to them. Frames that the image does not have are an error.
 func (fm *FrameMap) Find(r Range) ([]Range, error) {
+	return fm.find(r, func(*mappedWindow, int, int) {})
+}
+
+// Take is Find with a reference to each frame for the caller.
+func (fm *FrameMap) Take(r Range) ([]Range, error) {
+	if _, err := fm.Find(r); err != nil {
+		return nil, err // none is taken
+	}
+	freed := false
+	out, err := fm.find(r, func(m *mappedWindow, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if !m.gave.get(i) {
+				m.gave.set(i) // the one it was allocated with
+			} else if m.w.refs[i].Add(1) == 1 {
+				m.w.refs[i].Store(0)
+				freed = true
+			}
+		}
+	})
+	if freed {
+		// Who restores gives up at the first error: references to the
+		// others do not matter any more.
+		return nil, fmt.Errorf("the frames %#x-%#x of the image were taken and freed", r.Start, r.End)
+	}
+	return out, err
+}
+
+// find calls fn, with mu held, for the pages [lo, hi) of each window of r.
+func (fm *FrameMap) find(r Range, fn func(m *mappedWindow, lo, hi int)) ([]Range, error) {
 	if r.Start%PageSize != 0 || r.End%PageSize != 0 || r.Start >= r.End || r.End > fileSize {
 		return nil, fmt.Errorf("the image refers to frames %#x-%#x, which cannot be", r.Start, r.End)
 	}
@@ -213,6 +248,7 @@ func (fm *FrameMap) Find(r Range) ([]Range, error) {
 				return nil, fmt.Errorf("the image refers to frame %#x, which it lacks", r.Start)
 			}
 		}
+		fn(m, lo, hi)
 		x := m.w.rangeOf(lo, hi-lo)
 		if n := len(out); n > 0 && out[n-1].End == x.Start {
 			out[n-1].End = x.End
@@ -222,15 +258,6 @@ func (fm *FrameMap) Find(r Range) ([]Range, error) {
 		r.Start = end
 	}
 	return out, nil
-}
-
-// Take is Find with one more reference to each frame, for the caller.
-func (fm *FrameMap) Take(r Range) ([]Range, error) {
-	out, err := fm.Find(r)
-	for _, x := range out {
-		fm.f.IncRef(x)
-	}
-	return out, err
 }
 
 // TakeWindow gives the caller the reservation of the window that the saved
@@ -246,7 +273,7 @@ func (fm *FrameMap) TakeWindow(off uint64) (uint64, bool) {
 	return m.w.off, true
 }
 
-// Finish drops the FrameMap's own references: no Find or Take follows.
+// Finish frees the frames that nobody took: no Find or Take follows.
 func (fm *FrameMap) Finish() {
 	fm.mu.Lock()
 	windows := fm.windows
@@ -256,7 +283,7 @@ func (fm *FrameMap) Finish() {
 	for _, m := range windows {
 		for i := 0; i < windowPages; i++ {
 			j := i
-			for ; j < windowPages && m.held.get(j); j++ {
+			for ; j < windowPages && m.held.get(j) && !m.gave.get(j); j++ {
 			}
 			if j > i {
 				f.DecRef(m.w.rangeOf(i, j-i))

@@ -277,3 +277,32 @@ func TestLazyHostile(t *testing.T) {
 	}
 	os.Remove(s.x.img.Name())
 }
+
+// BenchmarkRestoreFrames is what stands before the first instruction.
+func BenchmarkRestoreFrames(b *testing.B) {
+	for _, size := range []uint64{16 << 20, 1 << 30} {
+		b.Run(map[uint64]string{16 << 20: "16MiB", 1 << 30: "1GiB"}[size], func(b *testing.B) {
+			x := newImage(b)
+			one := bytes.Repeat([]byte{1}, pieceSize)
+			for at := uint64(0); at < size; at += pieceSize {
+				must(b, x.w.Write(at/PageSize, one))
+			}
+			p := x.open()
+			ranges := []image.FrameRange{{Pages: size / PageSize}}
+			f := newFile(b)
+			for b.Loop() {
+				fm, err := f.restoreFrames(ranges, p, nil)
+				must(b, err)
+				rs, err := fm.Take(Range{0, size})
+				must(b, err)
+				fm.Finish()
+				b.StopTimer()
+				for _, r := range rs {
+					f.DecRef(r)
+				}
+				f.Reclaim()
+				b.StartTimer()
+			}
+		})
+	}
+}

@@ -290,6 +290,46 @@ func TestSnapshotFails(t *testing.T) {
 	}
 }
 
+// TestRetire frees frames that a dying stub may still map.
+func TestRetire(t *testing.T) {
+	f := newFile(t)
+	r, err := f.Allocate(1<<20, nil, Anonymous)
+	must(t, err)
+	one, two := make(chan struct{}), make(chan struct{})
+	f.Retire(one)
+	f.Retire(two)
+	f.DecRef(r)
+	if f.root.Total() != 0 {
+		t.Error("freed frames are charged")
+	}
+	n, err := f.Allocate(1<<20, nil, Anonymous)
+	must(t, err)
+	if n.Start < r.End && r.Start < n.End {
+		t.Error("frames are used again too soon")
+	}
+	f.DecRef(n)
+	close(one)
+	time.Sleep(time.Millisecond)
+	if f.retired.Load() == nil {
+		t.Error("the first to go ends it")
+	}
+	close(two)
+	for range 100 {
+		if f.retired.Load() == nil && f.dying.Load() == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	f.Reclaim()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range *f.table.Load() {
+		if w.nbusy != 0 || w.ndirty != 0 {
+			t.Errorf("%d pages are busy, %d dirty", w.nbusy, w.ndirty)
+		}
+	}
+}
+
 func BenchmarkBeginSnapshot(b *testing.B) {
 	for _, size := range []uint64{16 << 20, 1 << 30} {
 		b.Run(map[uint64]string{16 << 20: "16MiB", 1 << 30: "1GiB"}[size], func(b *testing.B) {

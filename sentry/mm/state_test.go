@@ -430,6 +430,66 @@ func TestSnapshotGuests(t *testing.T) {
 	}
 }
 
+// TestSnapshotProtect gives and takes write access while a snapshot is written.
+func TestSnapshotProtect(t *testing.T) {
+	e := newEnv(t)
+	a := e.mmap(MMapOpts{Addr: 0x7000_0000, Fixed: true, Len: 1 << 20, Prot: rw})
+	for i := uint64(0); i < 1<<20; i += pageSize {
+		e.put(e.mm, a+i, "old")
+	}
+	c := newCheckpoint(t)
+	c.records(e.mf, e.mm)
+	s, err := e.mf.BeginSnapshot(&c.set, c.w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.mm.SwapForSnapshot()
+	e.as = e.space(e.mm)
+	if got := e.get(e.mm, a, 3); got != "old" {
+		t.Fatalf("read %q", got)
+	}
+	if p, ok := e.as.page(a); !ok || p.prot != platform.Read {
+		t.Fatalf("mapped %v %v", ok, p)
+	}
+	if p, ok := e.as.page(a + 255*pageSize); !ok || p.prot != platform.Read {
+		t.Fatalf("neighbour mapped %v %v", ok, p)
+	}
+	for _, prot := range []platform.Prot{platform.Read, rw, rw | platform.Exec} {
+		if err := e.mm.MProtect(a, 1<<20, prot, false); err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := e.as.page(a); ok && p.prot&platform.Write != 0 {
+			t.Fatal("mprotect gives write access to a frozen frame")
+		}
+	}
+	e.put(e.mm, a+300<<10, "new")
+	if p, ok := e.as.page(a + 300<<10); !ok || p.prot&platform.Write == 0 {
+		t.Fatalf("mapped %v %v after a write", ok, p)
+	}
+	if p, ok := e.as.page(a); ok && p.prot&platform.Write != 0 {
+		t.Fatal("a write gives access to another piece")
+	}
+	if n := s.Unwritten(); n != 1<<20-256<<10 && n != 1<<20-512<<10 {
+		t.Errorf("%d bytes are not written", n)
+	}
+	e.check(e.mm)
+	if err := s.Write(); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	e.put(e.mm, a, "new")
+	c.w.Close()
+	e2, ms, fm := c.restore()
+	fm.StartLoader(func(error) {})
+	for i := uint64(0); i < 1<<20; i += pageSize {
+		if got := e2.get(ms[0], a+i, 3); got != "old" {
+			t.Fatalf("page %d has %q", i/pageSize, got)
+		}
+	}
+	e2.done(ms...)
+	e.done()
+}
+
 func TestRestoreHostile(t *testing.T) {
 	e := newEnv(t)
 	a := e.anon(64 << 10)
