@@ -94,6 +94,9 @@ func unpack(ctx context.Context, dir *os.Root, r io.Reader, size int64) error {
 		if cerr := out.Close(); err == nil {
 			err = cerr
 		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("it is cut off in %s", h.Name)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", h.Name, err)
 		}
