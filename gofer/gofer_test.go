@@ -16,8 +16,13 @@ import (
 
 // TestMain turns the test binary into a gofer process when asked to.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "gofer" {
-		os.Exit(Main(os.Args[2:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "gofer":
+			os.Exit(Isolate(os.Args[2:]))
+		case Isolated:
+			os.Exit(Main())
+		}
 	}
 	os.Exit(m.Run())
 }

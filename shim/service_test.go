@@ -34,7 +34,9 @@ func TestMain(m *testing.M) {
 		case "sandbox":
 			os.Exit(fakeSandbox(os.Args[2:]))
 		case "gofer":
-			os.Exit(gofer.Main(os.Args[2:]))
+			os.Exit(gofer.Isolate(os.Args[2:]))
+		case gofer.Isolated:
+			os.Exit(gofer.Main())
 		}
 	}
 	code := inBundle(m.Run)

@@ -7,10 +7,14 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"runsc/pkg/controlapi"
 	"runsc/pkg/fsproto"
+	"runsc/pkg/isolate"
 	"runsc/sentry/arch/vdso"
 	"runsc/sentry/clock"
 	"runsc/sentry/control"
@@ -22,16 +26,42 @@ import (
 	"runsc/sentry/syscalls"
 )
 
-// Main runs the sandbox process and returns its exit code. Args are the
-// arguments after "sandbox".
+// Isolated is the first argument of the sandbox process once it has an empty
+// root and few capabilities; a descriptor number follows (see isolate.ProcSelfFD).
+const Isolated = "sandbox-isolated"
+
+// Isolate shuts the process in and goes on as Main in a new execution of the
+// program. It returns an exit code only if that fails. Args are the arguments
+// after "sandbox".
+func Isolate(args []string) int {
+	selfFD := strconv.Itoa(isolate.ProcSelfFD())
+	err := isolate.Exec(isolate.HostFiles, append([]string{os.Args[0], Isolated, selfFD}, args...))
+	fmt.Fprintln(os.Stderr, "sandbox:", err)
+	return 1
+}
+
+// Main runs the isolated sandbox process and returns its exit code. Args are
+// the arguments after Isolated.
 func Main(args []string) int {
 	started := time.Now()
-	b, err := controlapi.OpenBoot(args)
+	if len(args) == 0 {
+		fmt.Fprintln(os.Stderr, "sandbox: started without its arguments")
+		return 1
+	}
+	selfFD, err := strconv.Atoi(args[0])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 		return 1
 	}
-	if err := run(b, started); err != nil {
+	if selfFD >= 0 {
+		unix.CloseOnExec(selfFD)
+	}
+	b, err := controlapi.OpenBoot(args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		return 1
+	}
+	if err := run(b, selfFD, started); err != nil {
 		fmt.Fprintln(b.Log, "sandbox:", err)
 		return 1
 	}
@@ -44,9 +74,9 @@ const gcPercent = 50
 
 // run boots the Sentry and serves the shim until it is told to end or the
 // shim is gone.
-func run(b *controlapi.Boot, started time.Time) error {
+func run(b *controlapi.Boot, selfFD int, started time.Time) error {
 	debug.SetGCPercent(gcPercent)
-	s, err := newSentry(b)
+	s, err := newSentry(b, selfFD)
 	if err != nil {
 		return err
 	}
@@ -69,13 +99,10 @@ func run(b *controlapi.Boot, started time.Time) error {
 	return err
 }
 
-// newSentry isolates the process and makes the parts of the Sentry.
-func newSentry(b *controlapi.Boot) (*Sentry, error) {
-	s := &Sentry{conf: b.Config, done: make(chan struct{}), containers: map[string]*container{}}
+// newSentry makes the parts of the Sentry.
+func newSentry(b *controlapi.Boot, selfFD int) (*Sentry, error) {
+	s := &Sentry{conf: b.Config, done: make(chan struct{}), containers: map[string]*container{}, selfFD: selfFD}
 	var err error
-	if s.selfFD, err = enterEmptyRoot(); err != nil {
-		return nil, err
-	}
 	if s.memory, err = mem.New(); err != nil {
 		return nil, fmt.Errorf("cannot make guest memory: %w", err)
 	}
@@ -84,9 +111,6 @@ func newSentry(b *controlapi.Boot) (*Sentry, error) {
 	}
 	if s.platform, err = systrap.New(systrap.Options{KeepFDs: []int{s.memory.FD()}}); err != nil {
 		return nil, fmt.Errorf("cannot start the platform: %w", err)
-	}
-	if err := dropPrivileges(); err != nil {
-		return nil, err
 	}
 	s.account = mem.NewAccount(nil, 0)
 	if err := s.newGofer(b.Gofer); err != nil {

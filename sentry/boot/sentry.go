@@ -27,7 +27,7 @@ type Sentry struct {
 	gofer    *gofer.Client
 	proc     *proc.System
 	control  *control.Server
-	selfFD   int // see enterEmptyRoot
+	selfFD   int // see isolate.ProcSelfFD
 	inodeKey [32]byte
 	done     chan struct{}
 
