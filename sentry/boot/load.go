@@ -200,7 +200,11 @@ func newHostFile(hf *os.File, n int, flags uint32) (*vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return host.New(fd, flags)
+	f, err := host.New(fd, flags)
+	if err == nil {
+		host.SetSlot(f, n)
+	}
+	return f, err
 }
 
 // readSmall returns the beginning of a file of the container, "" if there is none.

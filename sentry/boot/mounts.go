@@ -76,8 +76,16 @@ func (b *builder) hostFS(index int, coherence gofer.Coherence, source string) (v
 	if err != nil {
 		return nil, false, err
 	}
-	fs, err := b.s.gofer.New(gofer.Options{RootFD: fd, Coherence: coherence, Source: source})
+	fs, err := b.s.gofer.New(gofer.Options{RootFD: fd, Coherence: coherence, Source: source, Destination: b.destination(index)})
 	return fs, m.IsDir, err
+}
+
+// destination is where mount index goes in the container, cleaned.
+func (b *builder) destination(index int) string {
+	if index == controlapi.RootfsIndex {
+		return "/"
+	}
+	return path.Clean("/" + b.c.spec.Mounts[index].Destination)
 }
 
 // rootfs mounts the image, with a layer in memory over it that takes the

@@ -34,7 +34,7 @@ type PipeEnd struct {
 	IsQuiet bool   `cbor:"5,keyasint,omitempty"`
 	Quiet   uint64 `cbor:"6,keyasint,omitempty"`
 	// Fifo is set if the end is a fifo's, which the file's path leads to.
-	Fifo Path `cbor:"7,keyasint,omitempty"`
+	Fifo bool `cbor:"7,keyasint,omitempty"`
 }
 
 // PipeInode is the inode of a pipe.

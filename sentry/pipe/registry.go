@@ -2,6 +2,7 @@ package pipe
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"runsc/sentry/vfs"
 )
@@ -23,13 +24,17 @@ type fifo struct {
 // fifoEnd is an end of a fifo.
 type fifoEnd struct {
 	*End
-	table *fifos
+	table *fifos // nil while it is being restored
 	inode vfs.Inode
 }
+
+// registered is the table that vfs uses.
+var registered atomic.Pointer[fifos]
 
 // Register makes vfs open fifos through this package. Boot calls it once.
 func Register() {
 	t := &fifos{open: make(map[vfs.Inode]*fifo)}
+	registered.Store(t)
 	vfs.RegisterFifo(t.openEnd)
 }
 
@@ -54,7 +59,9 @@ func (t *fifos) openEnd(c vfs.Caller, inode vfs.Inode, flags uint32) (vfs.FileOp
 // Release implements vfs.FileOps.
 func (e *fifoEnd) Release() {
 	e.End.Release()
-	e.table.put(e.inode)
+	if e.table != nil {
+		e.table.put(e.inode)
+	}
 }
 
 func (t *fifos) put(inode vfs.Inode) {

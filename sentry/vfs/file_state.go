@@ -24,6 +24,13 @@ type ReopenSaver interface {
 	RestoreReopened(e *RestoreEnv, ref image.Ref) error
 }
 
+// PathBound is implemented by FileOps that have a record and need to know
+// what their path leads to.
+type PathBound interface {
+	FileOps
+	BindPath(p Path) error
+}
+
 // SaveFile saves an open file description once.
 func SaveFile(e *SaveEnv, f *File) (image.ID, error) {
 	id, fresh := e.ID(f)
@@ -140,7 +147,14 @@ func restoreFile(e *RestoreEnv, rec *image.File) (*File, error) {
 	case rec.Flags&unix.O_PATH != 0:
 		ops = pathOps{}
 	case rec.Ops.ID != 0:
-		ops, err = e.takeOps(rec.Ops)
+		if ops, err = e.takeOps(rec.Ops); err == nil {
+			if b, ok := ops.(PathBound); ok {
+				err = b.BindPath(p)
+			}
+			if err != nil {
+				ops.Release()
+			}
+		}
 	default:
 		if ops, err = reopen(e.Caller, p, rec.Flags); err == nil && rec.Extra.ID != 0 {
 			if r, ok := ops.(ReopenSaver); ok {

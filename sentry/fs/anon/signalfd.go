@@ -28,7 +28,7 @@ type SignalSource interface {
 // reader's signals, as on Linux; readiness and waiting are about those of the
 // task that made the descriptor, while Linux asks for the caller's there too.
 type Signalfd struct {
-	owner SignalSource // immutable
+	owner SignalSource // immutable, but for a restore
 	mask  atomic.Uint64
 }
 

@@ -26,6 +26,7 @@ type Timerfd struct {
 	deadline int64 // of the next or the unread expiration, monotonic; 0 disarmed
 	interval int64 // 0: one shot
 	fired    bool  // deadline has passed and was not read
+	wall     bool  // set to a time of CLOCK_REALTIME: the deadline moves with it at a restore
 	gen      uint64
 	timer    *clock.Timer
 
@@ -89,6 +90,7 @@ func (t *Timerfd) Set(value, interval int64, abs bool) (oldValue, oldInterval in
 	oldValue, oldInterval = t.getLocked()
 	t.disarmLocked()
 	t.interval = interval
+	t.wall = abs && (t.clockID == unix.CLOCK_REALTIME || t.clockID == unix.CLOCK_REALTIME_ALARM)
 	if value != 0 {
 		t.armLocked(t.monotonic(value, abs))
 	}

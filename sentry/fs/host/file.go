@@ -23,6 +23,8 @@ type hostFD struct {
 	typ  uint32 // S_IFMT bits of the host's file
 	refs atomic.Int64
 
+	inode *inode // the one over it
+
 	poller *Poller
 	polled *pollFile // nil for what is always ready
 	queue  waitq.Queue

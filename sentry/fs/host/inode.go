@@ -19,7 +19,8 @@ var (
 // inode is what fstat(2) of a standard stream shows. It implements
 // vfs.SpecialOpener, for /proc/self/fd and /dev/stdout.
 type inode struct {
-	h *hostFD // a reference
+	h    *hostFD // a reference
+	slot int     // 1 more than the number of the standard stream, 0: it is none
 
 	refs atomic.Int64
 
@@ -56,6 +57,7 @@ func NewFile(p *Poller, fd int, o Options) (*vfs.File, error) {
 		return nil, fmt.Errorf("standard stream: %w", err)
 	}
 	i := &inode{h: h}
+	h.inode = i
 	i.refs.Store(1)
 	t := vfs.TimespecOf(o.Now)
 	i.st = vfs.Stat{
