@@ -21,9 +21,16 @@
 // pread(2)/pwrite(2), and a hot one through its own mapping of the file: the
 // first touch of each page of a mapping costs as much as several system calls.
 //
+// # Images
+//
+// A FrameSet says which frames an image has, WritePages or a Snapshot writes
+// them. A FrameMap brings them back, their contents when they are first used.
+//
 // # Locks
 //
 // File.reclaimMu comes before File.mu, which is a leaf. File.gate is held for reading around each write by the
-// Sentry (BeginWrite), and nothing is locked inside it. OnLimit hooks run
+// Sentry (BeginWrite), and nothing is locked inside it. Snapshot.mu is held
+// while a piece is written to the image, FrameMap.mu and pendingWindow.mu
+// while frames are found and placed: all are leaves. OnLimit hooks run
 // without any lock of this package, but with those of the caller.
 package mem

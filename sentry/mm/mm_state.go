@@ -48,18 +48,23 @@ func (mm *MM) Save(e *SaveEnv) (image.ID, error) {
 	if !fresh {
 		return id, nil
 	}
-	mm.mapMu.Lock()
-	defer mm.mapMu.Unlock()
-	rec, vmas := mm.record(e)
+	rec, files := mm.record(e)
 	rec.ID = id
-	// Files are saved without mu, which is a lock below theirs.
-	for i, v := range vmas {
-		if v.file == nil {
+	// Files are saved without mapMu and mu, which are below their locks.
+	defer func() {
+		for _, f := range files {
+			if f != nil {
+				f.DecRef()
+			}
+		}
+	}()
+	for i, f := range files {
+		if f == nil {
 			continue
 		}
 		r := &rec.VMAs[i]
 		var err error
-		switch f := v.file.(type) {
+		switch f := f.(type) {
 		case *shm:
 			r.Source = image.VMAShm
 			r.File, err = f.save(e)
@@ -97,8 +102,9 @@ func (mm *MM) Save(e *SaveEnv) (image.ID, error) {
 	return id, e.Saver.Put(image.KindMM, rec)
 }
 
-// record returns mm's record but for what files are, and the vmas.
-func (mm *MM) record(e *SaveEnv) (*image.MM, []*vma) {
+// record returns mm's record but for what files are, and the files of the
+// vmas (or nil) with a reference each.
+func (mm *MM) record(e *SaveEnv) (*image.MM, []mem.Mappable) {
 	mm.mu.RLock()
 	defer mm.mu.RUnlock()
 	rec := &image.MM{
@@ -107,10 +113,13 @@ func (mm *MM) record(e *SaveEnv) (*image.MM, []*vma) {
 		PeakTotal: mm.space.peakTotal, PeakRSS: mm.space.peakRSS,
 		Info: image.ProcInfo(mm.info),
 	}
-	var vmas []*vma
+	var files []mem.Mappable
 	for i := 0; i < mm.vmas.Len(); i++ {
 		s := mm.vmas.At(i)
-		vmas = append(vmas, s.V)
+		if s.V.file != nil {
+			s.V.file.IncRef()
+		}
+		files = append(files, s.V.file)
 		rec.VMAs = append(rec.VMAs, image.VMA{
 			Start: s.Start, End: s.End, Prot: uint8(s.V.prot), MaxProt: uint8(s.V.maxProt),
 			Flags: s.V.flags(), Lock: uint8(s.V.lock), Off: s.V.off, Name: s.V.name,
@@ -132,7 +141,7 @@ func (mm *MM) record(e *SaveEnv) (*image.MM, []*vma) {
 			}
 		}
 	}
-	return rec, vmas
+	return rec, files
 }
 
 // flags returns the flags of v's record.
