@@ -119,6 +119,46 @@ func TestCheckpointRun(t *testing.T) {
 	t.Logf("%d checkpoints and restores", restores)
 }
 
+// TestSnapshotRun writes snapshots of a program that runs on, at every call.
+func TestSnapshotRun(t *testing.T) {
+	program := []string{"/usr/bin/bash", "--norc", "--noprofile", "-c",
+		"x=; for i in {1..400}; do x=$x$i; [ $((i%20)) = 0 ] && echo $((i*i)); done; echo ${#x}; exit 7"}
+	null, err := os.OpenFile("/dev/null", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	want, _ := runHost(t, program...)
+	var last *mem.Snapshot
+	got, code := runDisturbed(t, func(r *hostRun) {
+		if last != nil {
+			if err := last.Write(); err != nil {
+				t.Fatal(err)
+			}
+			last.Close()
+		}
+		set := &mem.FrameSet{}
+		se := &mm.SaveEnv{
+			Saver: image.NewSaver(image.NewWriter(null)), Frames: set, VDSO: r.vdso.Mappable(),
+			SaveMappable: func(mem.Mappable) (image.ID, error) { return 1, nil },
+		}
+		if _, err := r.mm.Save(se); err != nil {
+			t.Fatal(err)
+		}
+		pw, err := image.NewPageWriter(null, null, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, err = r.mm.MemFile().BeginSnapshot(set, pw); err != nil {
+			t.Fatal(err)
+		}
+		r.mm.SwapForSnapshot()
+	}, program...)
+	if got != want || code != 7 {
+		t.Errorf("%q, exit %d, want %q", got, code, want)
+	}
+}
+
 // TestSnapshotPause measures what does not depend on the amount of memory: a
 // program's address space is taken away and it runs on.
 func TestSnapshotPause(t *testing.T) {
