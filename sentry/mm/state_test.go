@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -581,4 +582,106 @@ func framesFor(t testing.TB, c *checkpoint, mf *mem.File) *mem.FrameMap {
 		t.Fatal(err)
 	}
 	return fm
+}
+
+// TestImageConcurrent has guests and the Sentry use memory, fork and free it
+// while it is loaded from one image and written to the next.
+func TestImageConcurrent(t *testing.T) {
+	const pages = 2048
+	e := newEnv(t)
+	a := e.mmap(MMapOpts{Addr: 0x7000_0000, Fixed: true, Len: pages * pageSize, Prot: rw})
+	want := make([]string, pages)
+	for i := range want {
+		want[i] = fmt.Sprintf("page %6d", i)
+		if _, err := e.mm.CopyOut(a+uint64(i)*pageSize+100, []byte(want[i])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCheckpoint(t)
+	c.records(e.mf, e.mm)
+	if err := e.mf.WritePages(c.w, &c.set); err != nil {
+		t.Fatal(err)
+	}
+	c.w.Close()
+	for round := range 3 {
+		e2, ms, fm := c.restore()
+		m := ms[0]
+		e2.space(m)
+		// The cut: before anything is loaded.
+		cut := append([]string(nil), want...)
+		c2 := newCheckpoint(t)
+		c2.records(e2.mf, m)
+		s, err := e2.mf.BeginSnapshot(&c2.set, c2.w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.SwapForSnapshot()
+		e2.space(m)
+		done := make(chan error, 1)
+		fm.StartLoader(func(err error) { done <- err })
+		var wg sync.WaitGroup
+		for k := range 3 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				r := rand.New(rand.NewSource(int64(10*round + k)))
+				for range 1500 {
+					i := r.Intn(pages/3)*3 + k
+					at := a + uint64(i)*pageSize + 100
+					b := make([]byte, len(want[i]))
+					switch r.Intn(7) {
+					case 0, 1:
+						if _, err := m.CopyIn(b, at); err != nil || string(b) != want[i] {
+							t.Errorf("the Sentry reads %q in page %d, want %q, %v", b, i, want[i], err)
+							return
+						}
+					case 2, 3:
+						if err := e2.guest(m, at, false, b); err != nil || string(b) != want[i] {
+							t.Errorf("the guest reads %q in page %d, want %q, %v", b, i, want[i], err)
+							return
+						}
+					case 4:
+						want[i] = fmt.Sprintf("sent %6d", r.Intn(1e6))
+						m.CopyOut(at, []byte(want[i]))
+					case 5:
+						want[i] = fmt.Sprintf("gues %6d", r.Intn(1e6))
+						if err := e2.guest(m, at, true, []byte(want[i])); err != nil {
+							t.Error(err)
+							return
+						}
+					case 6:
+						if err := m.MAdvise(at-100, pageSize, unix.MADV_DONTNEED); err != nil {
+							t.Error(err)
+						}
+						want[i] = strings.Repeat("\x00", len(want[i]))
+					}
+				}
+			}()
+		}
+		if err := s.Write(); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		e2.check(m)
+		for i := range want {
+			if got := e2.get(m, a+uint64(i)*pageSize+100, len(want[i])); got != want[i] {
+				t.Fatalf("round %d: page %d has %q, want %q", round, i, got, want[i])
+			}
+		}
+		e2.done(m)
+		c2.w.Close()
+		e3, ms3, _ := c2.restore()
+		for i := range cut {
+			if got := e3.get(ms3[0], a+uint64(i)*pageSize+100, len(cut[i])); got != cut[i] {
+				t.Fatalf("round %d: page %d of the second image has %q, want %q", round, i, got, cut[i])
+			}
+		}
+		e3.done(ms3...)
+		want, c = cut, c2
+	}
+	e.done()
 }
