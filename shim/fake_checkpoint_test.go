@@ -1,10 +1,12 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"runsc/pkg/controlapi"
 	"runsc/pkg/imagefmt"
@@ -95,4 +97,13 @@ func (f *fakeKernel) checkRestore(r *controlapi.Restore, files []*os.File) error
 		}
 	}
 	return nil
+}
+
+// endRestore says how the background loader fared.
+func (f *fakeKernel) endRestore(id string, args []string) {
+	if len(args) > 1 && args[1] == "damaged" {
+		f.srv.NotifyRestoreFailed(id, errors.New("pages.img is damaged at offset 4096"))
+		return
+	}
+	f.srv.NotifyRestoreLoaded(id, 4096, time.Millisecond)
 }

@@ -132,6 +132,9 @@ func (f *fakeKernel) StartContainer(id string) (int, error) {
 	if p.args[0] == "nostart" {
 		return 0, controlapi.Errorf(controlapi.CodeInvalidArgument, "exec %q: no such file or directory", p.args[0])
 	}
+	if c.restore != nil {
+		defer f.endRestore(c.id, p.args)
+	}
 	go f.run(c, p)
 	if p.args[0] == "exit" {
 		time.Sleep(20 * time.Millisecond) // the exit overtakes the answer

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,10 @@ func TestRestore(t *testing.T) {
 		t.Errorf("status %d", got)
 	}
 	r.delete("a", "")
+	got := r.sent()
+	if !slices.Contains(got, "/runsc/restored") || slices.Index(got, "create") > slices.Index(got, "start") {
+		t.Errorf("events %q", got)
+	}
 	if got := names(t, dir); got != allFiles {
 		t.Errorf("image has %s now", got)
 	}
