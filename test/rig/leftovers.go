@@ -25,8 +25,12 @@ type Process struct {
 
 // Role is shim, sandbox, gofer or stub (a process with no arguments of its own).
 func (p Process) Role() string {
-	if len(p.Args) > 1 && (p.Args[1] == "sandbox" || p.Args[1] == "gofer") {
-		return p.Args[1]
+	if len(p.Args) > 1 {
+		// Such a process executes the program anew once it is isolated.
+		role := strings.TrimSuffix(p.Args[1], "-isolated")
+		if role == "sandbox" || role == "gofer" {
+			return role
+		}
 	}
 	if len(p.Args) == 0 {
 		return "stub"
