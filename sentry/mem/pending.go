@@ -16,7 +16,6 @@ import (
 type atomicBitmap [windowPages / 64]atomic.Uint64
 
 func (b *atomicBitmap) get(i int) bool { return b[i/64].Load()&(1<<(i%64)) != 0 }
-func (b *atomicBitmap) set(i int)      { b[i/64].Or(1 << (i % 64)) }
 func (b *atomicBitmap) clear(i int)    { b[i/64].And(^uint64(1 << (i % 64))) }
 
 // next returns the first set bit in [lo, hi), or hi.

@@ -50,8 +50,8 @@ func read(t *testing.T, file string) []byte {
 // TestGoFiles checks length and format of each file, and that unsafe stands only in *_unsafe.go of the
 // packages that need it.
 func TestGoFiles(t *testing.T) {
-	// boot and gofer make system calls on the host that x/sys has no wrapper for.
-	mayBeUnsafe := regexp.MustCompile(`^(sentry/(arch|mem|platform|boot)|pkg/(abi|safecopy)|gofer)(/|$)`)
+	// isolate makes system calls on the host that x/sys has no wrapper for.
+	mayBeUnsafe := regexp.MustCompile(`^(sentry/(arch|mem|platform)|pkg/(abi|safecopy|isolate))(/|$)`)
 	for _, f := range tracked(t) {
 		if !strings.HasSuffix(f, ".go") {
 			continue
