@@ -35,6 +35,10 @@ var (
 	})
 )
 
+// Its mount has the same number in every process, so that others can keep
+// theirs across a checkpoint.
+func init() { anonMount() }
+
 // anonName is the path of a dentry without one: its name as it is.
 func (d *Dentry) anonName() string { return d.name }
 

@@ -233,6 +233,7 @@ func (m *Mount) keepNumber(n uint64, e *RestoreEnv) {
 		e.started, e.firstID = true, m.id
 	}
 	if n < e.firstID || n >= 1<<32 {
+		e.firstID = max(e.firstID, m.id+1)
 		return
 	}
 	m.id = n

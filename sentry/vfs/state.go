@@ -127,7 +127,7 @@ type RestoreEnv struct {
 	later     []func() error
 	cleanup   []func()
 	owned     map[image.ID]bool
-	loose     map[image.ID]Filesystem
+	loose     map[image.ID]Filesystem // those that nobody releases
 	devs      map[uint64]uint64 // saved device numbers and what they became
 	reserved  map[uint64]bool   // device numbers that are kept for the image's
 	groups    map[uint32]uint32
@@ -168,10 +168,8 @@ func (e *RestoreEnv) Abort() {
 	for i := len(e.cleanup) - 1; i >= 0; i-- {
 		e.cleanup[i]()
 	}
-	for id, fs := range e.loose {
-		if !e.owned[id] {
-			fs.Release()
-		}
+	for _, fs := range e.loose {
+		fs.Release()
 	}
 	e.later, e.cleanup, e.loose = nil, nil, nil
 }
@@ -247,6 +245,12 @@ func Restored[T any](e *RestoreEnv, ref image.Ref) (T, error) {
 		if !ok {
 			return zero, fmt.Errorf("object %d of the image is of kind %d, not what refers to it needs", ref.ID, ref.Kind)
 		}
+		if fs, ok := o.(Filesystem); ok {
+			if e.loose == nil {
+				e.loose = map[image.ID]Filesystem{}
+			}
+			e.loose[ref.ID] = fs
+		}
 		return t, nil
 	})
 }
@@ -263,14 +267,7 @@ func (e *RestoreEnv) RestoreInode(ref image.Ref) (Inode, error) {
 // RestoreFilesystem returns a file system. Whoever releases it asks for it
 // with OwnFilesystem instead.
 func (e *RestoreEnv) RestoreFilesystem(ref image.Ref) (Filesystem, error) {
-	fs, err := Restored[Filesystem](e, ref)
-	if err == nil && !e.owned[ref.ID] {
-		if e.loose == nil {
-			e.loose = map[image.ID]Filesystem{}
-		}
-		e.loose[ref.ID] = fs
-	}
-	return fs, err
+	return Restored[Filesystem](e, ref)
 }
 
 // OwnFilesystem is RestoreFilesystem for the one who is to release it.

@@ -165,11 +165,16 @@ func init() {
 }
 
 // restoreFS makes the file system with every inode that has a name.
-func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (*FS, error) {
+func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (_ *FS, err error) {
 	fs := &FS{mf: e.Memory, acct: e.Account, source: rec.Source, restored: map[image.ID]node{}}
 	if rec.NoAccount {
 		fs.acct = nil
 	}
+	defer func() {
+		if err != nil {
+			fs.unname()
+		}
+	}()
 	fs.maxPages.Store(max(rec.MaxPages, 0))
 	fs.maxInodes.Store(max(rec.MaxInodes, 0))
 	fs.lastIno.Store(rec.LastIno)
@@ -200,7 +205,6 @@ func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (*FS, error) {
 		return nil, fmt.Errorf("the root of tmpfs %d of the image is no directory", rec.ID)
 	}
 	fs.root = root
-	fs.root.IncRef() // Release drops it
 	fs.root.nlink = 2
 	after := map[image.ID]int{}
 	for k, id := range rec.Inodes {
@@ -219,13 +223,33 @@ func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (*FS, error) {
 			}
 		}
 	}
+	for id, n := range fs.restored {
+		if d, ok := n.(*dir); ok && n != node(fs.root) && d.parent.Load() == nil || n.base().nlink == 0 {
+			return nil, fmt.Errorf("inode %d of tmpfs %d of the image has no name", id, rec.ID)
+		}
+	}
 	if rec.SharedDev {
 		fs.dev = e.Dev(rec.Dev)
 	} else {
 		fs.dev = e.KeepDev(rec.Dev)
 	}
 	e.Cleanup(func() { fs.restored = nil })
+	fs.root.IncRef() // Release drops it
 	return fs, nil
+}
+
+// unname takes all names away after a failed restore, so that the inodes go
+// with the environment's references.
+func (fs *FS) unname() {
+	fs.treeMu.Lock()
+	defer fs.treeMu.Unlock()
+	for _, n := range fs.restored {
+		if d, ok := n.(*dir); ok {
+			fs.unchargeKernel(nameCost * len(d.entries))
+			d.entries, d.order = nil, nil
+		}
+		n.base().nlink = 0
+	}
 }
 
 // restoreEntry gives an inode a name.
