@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +21,12 @@ type Clock struct {
 	// immutable after New
 	base time.Time // Go's monotonic reading at New
 	mono int64     // host CLOCK_MONOTONIC at New
-	boot int64     // host CLOCK_BOOTTIME minus CLOCK_MONOTONIC at New
 
 	offset atomic.Int64 // sandbox CLOCK_MONOTONIC minus the host's
+	boot   atomic.Int64 // CLOCK_BOOTTIME minus CLOCK_MONOTONIC
+
+	// fire is held for reading while a timer expires.
+	fire sync.RWMutex
 }
 
 // New returns a clock that shows the host's time.
@@ -32,7 +36,17 @@ func New() *Clock {
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono)
 	base := time.Now()
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)
-	return &Clock{base: base, mono: mono.Nano(), boot: boot.Nano() - mono.Nano()}
+	c := &Clock{base: base, mono: mono.Nano()}
+	c.boot.Store(boot.Nano() - mono.Nano())
+	return c
+}
+
+// Freeze keeps timers from expiring until the function that it returns is
+// called: their deadlines and what they do stay consistent for a save. Time
+// goes on.
+func (c *Clock) Freeze() (thaw func()) {
+	c.fire.Lock()
+	return c.fire.Unlock
 }
 
 // Monotonic is CLOCK_MONOTONIC.
@@ -41,7 +55,7 @@ func (c *Clock) Monotonic() int64 {
 }
 
 // Boottime is CLOCK_BOOTTIME: Monotonic plus the time the host was suspended.
-func (c *Clock) Boottime() int64 { return c.Monotonic() + c.boot }
+func (c *Clock) Boottime() int64 { return c.Monotonic() + c.boot.Load() }
 
 // Realtime is CLOCK_REALTIME, the host's.
 func (c *Clock) Realtime() int64 { return time.Now().UnixNano() }
@@ -55,6 +69,10 @@ func (c *Clock) MonotonicOffset() int64 { return c.offset.Load() }
 func (c *Clock) SetMonotonic(now int64) {
 	c.offset.Add(now - c.Monotonic())
 }
+
+// SetBoottime makes CLOCK_BOOTTIME continue from now, as SetMonotonic does,
+// after that.
+func (c *Clock) SetBoottime(now int64) { c.boot.Store(now - c.Monotonic()) }
 
 // Until is the time left to a monotonic deadline; it is never negative.
 func (c *Clock) Until(deadline int64) time.Duration {

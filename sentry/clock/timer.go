@@ -63,6 +63,8 @@ func (t *Timer) armLocked() {
 
 // expire runs on the goroutine of the host timer, whose owner is the timer.
 func (t *Timer) expire(gen uint64) {
+	t.clock.fire.RLock()
+	defer t.clock.fire.RUnlock()
 	t.mu.Lock()
 	if gen != t.gen || t.deadline == 0 {
 		t.mu.Unlock()

@@ -143,6 +143,9 @@ func (w *Waiter) lockOf() *bucket {
 
 // Woken tells whether w, which was queued, has been woken.
 func (w *Waiter) Woken() bool {
+	if w.bucket.Load() == nil {
+		return true // made by NewWoken
+	}
 	b := w.lockOf()
 	defer b.mu.Unlock()
 	return !w.queued
@@ -150,6 +153,9 @@ func (w *Waiter) Woken() bool {
 
 // Cancel takes w off its queue; it tells whether it had been woken before.
 func (w *Waiter) Cancel() (woken bool) {
+	if w.bucket.Load() == nil {
+		return true
+	}
 	b := w.lockOf()
 	defer b.mu.Unlock()
 	if !w.queued {

@@ -239,6 +239,7 @@ func (t *Task) forkGroup(flags uint64) *ThreadGroup {
 	p := t.tg
 	tg := newThreadGroup(t.container)
 	tg.started = true
+	tg.execBorn = p.execBorn
 	tg.limits.Store(p.limits.Load())
 	tg.oomScoreAdj.Store(p.oomScoreAdj.Load())
 	tg.oomScoreAdjMin.Store(p.oomScoreAdjMin.Load())

@@ -56,6 +56,8 @@ type Container struct {
 	tasks   map[*Task]struct{} // not yet released
 	dying   bool               // init exits or KillAll was called: no new tasks
 	stopped bool               // init's exit was notified
+	// restored is set from a restore to the start of init.
+	restored *restored
 	// exitQ is notified as tasks are released.
 	exitQ waitq.Queue
 

@@ -5,6 +5,7 @@ import (
 
 	"runsc/pkg/abi"
 	"runsc/sentry/futex"
+	"runsc/sentry/mm"
 )
 
 // Bits of a futex word that holds an owner (linux/futex.h).
@@ -20,7 +21,11 @@ const robustListLimit = 2048
 
 // FutexKey returns the identity of the word at addr: EINVAL, EFAULT. Own.
 func (t *Task) FutexKey(addr uint64, private bool) (futex.Key, error) {
-	k, err := t.mm.FutexKey(addr, private)
+	return keyOf(t.mm, addr, private)
+}
+
+func keyOf(m *mm.MM, addr uint64, private bool) (futex.Key, error) {
+	k, err := m.FutexKey(addr, private)
 	if err != nil {
 		return futex.Key{}, err
 	}

@@ -41,7 +41,6 @@ type Kernel struct {
 	clock   *clock.Clock
 	futexes *futex.Table
 	rootNS  *PIDNamespace
-	start   int64 // monotonic ns at New, for uptime
 
 	// mu is Linux's tasklist_lock.
 	mu ksync.Mutex
@@ -56,6 +55,7 @@ type Kernel struct {
 	taskWG sync.WaitGroup
 
 	// atomic
+	start      atomic.Int64  // monotonic ns at boot, for uptime
 	nextSerial atomic.Uint64 // serial numbers of timers and namespaces
 	nTasks     atomic.Int64  // tasks not yet released
 	nLive      atomic.Int64  // task goroutines
@@ -74,11 +74,11 @@ func New(cfg Config) *Kernel {
 		cfg:        cfg,
 		clock:      cfg.Clock,
 		futexes:    futex.NewTable(),
-		start:      cfg.Clock.Monotonic(),
 		containers: make(map[string]*Container),
 		users:      make(map[uint32]*user),
 	}
 	ksync.Rank(&k.mu, "kernel.Kernel.mu")
+	k.start.Store(cfg.Clock.Monotonic())
 	k.nextSerial.Store(firstNamespaceInode)
 	k.rootNS = k.newPIDNamespace(nil)
 	return k
@@ -104,7 +104,7 @@ func (k *Kernel) NumCPUs() int { return k.cfg.NumCPUs }
 func (k *Kernel) RootPIDNamespace() *PIDNamespace { return k.rootNS }
 
 // Uptime is the time since the sandbox booted, in ns.
-func (k *Kernel) Uptime() int64 { return k.clock.Monotonic() - k.start }
+func (k *Kernel) Uptime() int64 { return k.clock.Monotonic() - k.start.Load() }
 
 // Forks is the number of tasks ever made.
 func (k *Kernel) Forks() uint64 {

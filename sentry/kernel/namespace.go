@@ -9,6 +9,7 @@ type UTSNamespace struct {
 	mu sync.Mutex
 	// mu guards:
 	host, domain string
+	hostSet      bool // by the guest
 }
 
 // NewUTSNamespace returns a namespace with the host name.
@@ -35,7 +36,7 @@ func (u *UTSNamespace) Names() (host, domain string) {
 func (u *UTSNamespace) SetHost(s string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.host = s
+	u.host, u.hostSet = s, true
 }
 
 // SetDomain sets the NIS domain name.

@@ -16,6 +16,7 @@ type posixTimer struct {
 	clk    int32 // clockid_t
 	tg     *ThreadGroup
 	target *Task // SIGEV_THREAD_ID
+	thread *Task // whose time CLOCK_THREAD_CPUTIME_ID is
 	event  linux.Sigevent
 	host   *clock.Timer // or:
 	cpu    *cpuTimer
@@ -25,6 +26,7 @@ type posixTimer struct {
 	queued  bool   // its signal is pending
 	pending uint64 // expirations since the signal was queued
 	overrun int32  // of the last signal delivered
+	wall    bool   // set to a time of CLOCK_REALTIME
 	deleted bool
 }
 
@@ -34,8 +36,7 @@ const delayTimerMax = 0x7fffffff
 // CreateTimer is timer_create(2): EINVAL, EAGAIN. A nil event is a SIGALRM with
 // the timer's id. Own.
 func (t *Task) CreateTimer(clk int32, ev *linux.Sigevent) (int32, error) {
-	p := &posixTimer{clk: clk, tg: t.tg, event: linux.Sigevent{Signo: int32(unix.SIGALRM)}}
-	ksync.Rank(&p.mu, "kernel.posixTimer.mu")
+	p := newPosixTimer(t.tg, clk)
 	if ev != nil {
 		p.event = *ev
 	}
@@ -55,15 +56,11 @@ func (t *Task) CreateTimer(clk int32, ev *linux.Sigevent) (int32, error) {
 		}
 	}
 	switch clk {
-	case unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_BOOTTIME, unix.CLOCK_TAI:
-		p.host = clock.NewTimer(t.k.clock, p.expired)
-	case unix.CLOCK_PROCESS_CPUTIME_ID:
-		p.cpu = newCPUTimer(t.k.clock, t.tg.cpuClock(true), p.expired)
-	case unix.CLOCK_THREAD_CPUTIME_ID:
-		p.cpu = newCPUTimer(t.k.clock, func() int64 { u, s := t.CPUTime(); return u + s }, p.expired)
 	case unix.CLOCK_REALTIME_ALARM, unix.CLOCK_BOOTTIME_ALARM:
 		return 0, unix.EOPNOTSUPP // no alarm device
-	default:
+	}
+	p.thread = t
+	if !p.makeClock() {
 		return 0, unix.EINVAL
 	}
 	g := &t.tg.timers
@@ -87,6 +84,29 @@ func (t *Task) CreateTimer(clk int32, ev *linux.Sigevent) (int32, error) {
 	return p.id, nil
 }
 
+func newPosixTimer(tg *ThreadGroup, clk int32) *posixTimer {
+	p := &posixTimer{clk: clk, tg: tg, event: linux.Sigevent{Signo: int32(unix.SIGALRM)}}
+	ksync.Rank(&p.mu, "kernel.posixTimer.mu")
+	return p
+}
+
+// makeClock makes what the timer runs on; it tells whether there is its clock.
+func (p *posixTimer) makeClock() bool {
+	clk := p.tg.k.clock
+	switch p.clk {
+	case unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_BOOTTIME, unix.CLOCK_TAI:
+		p.host = clock.NewTimer(clk, p.expired)
+	case unix.CLOCK_PROCESS_CPUTIME_ID:
+		p.cpu = newCPUTimer(clk, p.tg.cpuClock(true), p.expired)
+	case unix.CLOCK_THREAD_CPUTIME_ID:
+		t := p.thread
+		p.cpu = newCPUTimer(clk, func() int64 { u, s := t.CPUTime(); return u + s }, p.expired)
+	default:
+		return false
+	}
+	return true
+}
+
 func (t *Task) posixTimer(id int32) (*posixTimer, error) {
 	g := &t.tg.timers
 	g.mu.Lock()
@@ -106,6 +126,7 @@ func (t *Task) SetTimer(id int32, abs bool, value, interval int64) (oldValue, ol
 	}
 	p.mu.Lock()
 	p.pending, p.overrun = 0, 0
+	p.wall = abs && wallClock(p.clk)
 	p.mu.Unlock()
 	if p.cpu != nil {
 		if abs && value != 0 {
@@ -123,6 +144,11 @@ func (t *Task) SetTimer(id int32, abs bool, value, interval int64) (oldValue, ol
 	return left(d, now), iv, nil
 }
 
+// wallClock tells whether a clock goes by the host's time of day.
+func wallClock(clk int32) bool {
+	return clk == unix.CLOCK_REALTIME || clk == unix.CLOCK_TAI || clk == unix.CLOCK_REALTIME_ALARM
+}
+
 // Deadline turns a time of clock clk, absolute or from now, into a monotonic
 // deadline, which is never 0. Later jumps of the host's clock do not move it.
 func (k *Kernel) Deadline(clk int32, abs bool, value int64) int64 {
@@ -130,7 +156,7 @@ func (k *Kernel) Deadline(clk int32, abs bool, value int64) int64 {
 	switch {
 	case !abs:
 		return max(addSat(now, max(value, 0)), 1)
-	case clk == unix.CLOCK_REALTIME || clk == unix.CLOCK_TAI || clk == unix.CLOCK_REALTIME_ALARM:
+	case wallClock(clk):
 		return max(addSat(now, value-k.clock.Realtime()), 1)
 	case clk == unix.CLOCK_BOOTTIME || clk == unix.CLOCK_BOOTTIME_ALARM:
 		return max(addSat(now, value-k.clock.Boottime()), 1)

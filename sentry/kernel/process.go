@@ -35,6 +35,7 @@ func (c *Container) CreateProcess(cfg ProcessConfig) (*ThreadGroup, error) {
 	k := c.k
 	tg := newThreadGroup(c)
 	tg.execID, tg.isInit, tg.isExec = cfg.ExecID, cfg.Init, !cfg.Init
+	tg.execBorn = tg.isExec
 	l := defaultLimits
 	for r, v := range cfg.Limits {
 		l[r] = v
@@ -119,6 +120,10 @@ func (tg *ThreadGroup) Start() error {
 		return ErrNotRunning
 	}
 	tg.started = true
+	if tg.container.restored != nil && tg.isInit {
+		tg.container.startRestoredLocked()
+		return nil
+	}
 	tg.startTime = tg.k.clock.Monotonic()
 	tg.leader.start()
 	return nil
@@ -139,7 +144,11 @@ func (tg *ThreadGroup) killLocked() {
 	tg.sigmu.Unlock()
 	if !tg.started && !tg.discarded {
 		tg.discarded = true
-		tg.leader.start()
+		for _, t := range tg.tasks {
+			if t.exitState == exitNone {
+				t.start()
+			}
+		}
 	}
 }
 

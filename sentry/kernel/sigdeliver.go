@@ -7,12 +7,31 @@ import (
 	"runsc/pkg/waitq"
 	"runsc/sentry/arch"
 	"runsc/sentry/errs"
+	"runsc/sentry/image"
 )
 
 // Restarter carries on a call that restart_syscall(2) resumes; each is a flat
 // record with an absolute deadline (Linux's restart_block).
 type Restarter interface {
 	Restart(t *Task) (uintptr, error)
+	// SaveRestart is its record, which RegisterRestart's function undoes.
+	SaveRestart() image.Restart
+}
+
+// restarters make Restarters of records, by kind.
+var restarters [8]func(args []uint64) Restarter
+
+// RegisterRestart says how a Restarter is made of its record. Package syscalls
+// calls it when it is initialized: it is code, no state.
+func RegisterRestart(kind uint8, restore func(args []uint64) Restarter) { restarters[kind] = restore }
+
+func restoreRestart(rec *image.Restart) (Restarter, error) {
+	if int(rec.Kind) < len(restarters) && restarters[rec.Kind] != nil {
+		if r := restarters[rec.Kind](rec.Args); r != nil {
+			return r, nil
+		}
+	}
+	return nil, bad("restart of kind %d", rec.Kind)
 }
 
 // restartState is what the last system call left for the signal code.
@@ -90,6 +109,13 @@ func (t *Task) nextSignal() (*queuedSignal, arch.SigAction) {
 		}
 		if t.sig.stopPending {
 			t.stopLocked() // unlocks
+			tg.sigmu.Lock()
+			continue
+		}
+		if t.sig.stopped {
+			// As it was saved.
+			tg.sigmu.Unlock()
+			t.stayStopped()
 			tg.sigmu.Lock()
 			continue
 		}
@@ -175,6 +201,12 @@ func (t *Task) stopLocked() {
 	if last {
 		tg.tellParentStop(linux.CLD_STOPPED, sig)
 	}
+	t.stayStopped()
+}
+
+// stayStopped waits for the end of the stop.
+func (t *Task) stayStopped() {
+	tg := t.tg
 	t.ctx.Sleep()
 	t.enterPhase(phaseStopped)
 	for {

@@ -22,8 +22,10 @@ type ThreadGroup struct {
 	// empty for what the guest itself forked.
 	execID         string
 	isInit, isExec bool
-	startTime      int64 // monotonic ns; Start sets it anew
-	pid            *PID  // TGID
+	// execBorn: exec'd or a descendant of such a process, which no image has.
+	execBorn  bool
+	startTime int64 // monotonic ns; Start sets it anew
+	pid       *PID  // TGID
 
 	// k.mu guards:
 	leader     *Task

@@ -39,10 +39,7 @@ func (t *Task) SetITimer(which int32, value, interval int64) (oldValue, oldInter
 	switch which {
 	case unix.ITIMER_REAL:
 		if g.real == nil {
-			tg := t.tg
-			g.real = clock.NewTimer(t.k.clock, func(uint64) {
-				_ = tg.SendKernelSignal(&arch.SigInfo{Signo: int32(unix.SIGALRM), Code: linux.SI_KERNEL})
-			})
+			g.real = t.tg.newRealTimer()
 		}
 		now := t.Now()
 		deadline := int64(0)
@@ -54,19 +51,30 @@ func (t *Task) SetITimer(which int32, value, interval int64) (oldValue, oldInter
 	case unix.ITIMER_VIRTUAL, unix.ITIMER_PROF:
 		i := which - unix.ITIMER_VIRTUAL
 		if g.cpu[i] == nil {
-			sig := int32(unix.SIGVTALRM)
-			if which == unix.ITIMER_PROF {
-				sig = int32(unix.SIGPROF)
-			}
-			tg := t.tg
-			g.cpu[i] = newCPUTimer(t.k.clock, tg.cpuClock(which == unix.ITIMER_PROF), func(uint64) {
-				_ = tg.SendKernelSignal(&arch.SigInfo{Signo: sig, Code: linux.SI_KERNEL})
-			})
+			g.cpu[i] = t.tg.newCPUInterval(which)
 		}
 		v, iv := g.cpu[i].set(value, interval)
 		return v, iv, nil
 	}
 	return 0, 0, unix.EINVAL
+}
+
+// newRealTimer makes ITIMER_REAL.
+func (tg *ThreadGroup) newRealTimer() *clock.Timer {
+	return clock.NewTimer(tg.k.clock, func(uint64) {
+		_ = tg.SendKernelSignal(&arch.SigInfo{Signo: int32(unix.SIGALRM), Code: linux.SI_KERNEL})
+	})
+}
+
+// newCPUInterval makes ITIMER_VIRTUAL or ITIMER_PROF.
+func (tg *ThreadGroup) newCPUInterval(which int32) *cpuTimer {
+	sig := int32(unix.SIGVTALRM)
+	if which == unix.ITIMER_PROF {
+		sig = int32(unix.SIGPROF)
+	}
+	return newCPUTimer(tg.k.clock, tg.cpuClock(which == unix.ITIMER_PROF), func(uint64) {
+		_ = tg.SendKernelSignal(&arch.SigInfo{Signo: sig, Code: linux.SI_KERNEL})
+	})
 }
 
 // GetITimer is getitimer(2). Own.
@@ -221,13 +229,17 @@ func (tg *ThreadGroup) armCPULimit() {
 		return
 	}
 	if g.limit == nil {
-		g.limit = newCPUTimer(tg.k.clock, tg.cpuClock(true), func(uint64) { tg.cpuLimitReached() })
+		g.limit = tg.newCPULimit()
 	}
 	if soft > math.MaxInt64/1_000_000_000 {
 		g.limit.set(0, 0)
 		return
 	}
 	g.limit.set(max(int64(soft)*1_000_000_000-g.limit.clk(), 1), 1_000_000_000)
+}
+
+func (tg *ThreadGroup) newCPULimit() *cpuTimer {
+	return newCPUTimer(tg.k.clock, tg.cpuClock(true), func(uint64) { tg.cpuLimitReached() })
 }
 
 func (tg *ThreadGroup) cpuLimitReached() {

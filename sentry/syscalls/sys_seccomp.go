@@ -41,23 +41,11 @@ func prSetSeccomp(t *kernel.Task, a Args) (uintptr, error) {
 	return 0, unix.EINVAL
 }
 
-// strictMode is SECCOMP_MODE_STRICT as a filter.
-type strictMode struct{}
-
-// Run implements seccompbpf.Filter (mode1_syscalls).
-func (strictMode) Run(d *seccompbpf.Data) uint32 {
-	switch d.Nr {
-	case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_EXIT, unix.SYS_RT_SIGRETURN:
-		return unix.SECCOMP_RET_ALLOW
-	}
-	return unix.SECCOMP_RET_KILL_THREAD
-}
-
 func setSeccompStrict(t *kernel.Task) error {
 	if len(t.SeccompFilters()) > 0 {
 		return unix.EINVAL // the mode cannot change
 	}
-	return t.AddSeccompFilter(strictMode{}, false)
+	return t.AddSeccompFilter(seccompbpf.Strict{}, false)
 }
 
 // setSeccompFilter follows seccomp_set_mode_filter.

@@ -86,6 +86,14 @@ func (v *Image) Refresh() {
 	_, _ = v.mf.SwapUint32(v.frames.Start, v.seq)
 }
 
+// Reset is called after the clock was set, before any guest runs.
+func (v *Image) Reset() {
+	v.mu.Lock()
+	v.last, v.cal = params{}, calibration{}
+	v.mu.Unlock()
+	v.Refresh()
+}
+
 // sample reads counter and clocks at as nearly the same time as it gets, and
 // updates offset.
 func (v *Image) sample() sample {
