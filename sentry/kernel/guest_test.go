@@ -319,22 +319,29 @@ func TestGuestBinary(t *testing.T) {
 // TestProcessChecks runs the checks of testdata/c/process.c, which pass on
 // Linux as root.
 func TestProcessChecks(t *testing.T) {
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("no C compiler: ", err)
-	}
-	bin := t.TempDir() + "/process"
-	if b, err := exec.Command(gcc, "-O1", "-static", "-pthread", "-w", "-o", bin, "testdata/c/process.c").CombinedOutput(); err != nil {
-		t.Skipf("%v\n%s", err, b)
-	}
-	b, err := os.ReadFile(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := buildC(t, "process.c")
 	r := newRig(t, 0, nil)
 	r.write("/bin/process", b, 0o755)
 	out, status := r.run("/bin/sh", "-c", "/bin/process; exit $?")
 	if status != 0 || strings.Contains(out, "FAIL") || !strings.Contains(out, "ok cpulimit") {
 		t.Errorf("status %d\n%s", status, out)
 	}
+}
+
+// buildC builds a program of testdata/c.
+func buildC(t testing.TB, name string) []byte {
+	t.Helper()
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no C compiler: ", err)
+	}
+	bin := t.TempDir() + "/program"
+	if b, err := exec.Command(gcc, "-O1", "-static", "-pthread", "-w", "-o", bin, "testdata/c/"+name).CombinedOutput(); err != nil {
+		t.Skipf("%v\n%s", err, b)
+	}
+	b, err := os.ReadFile(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

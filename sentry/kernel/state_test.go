@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"runsc/sentry/fs/tmpfs"
 	"runsc/sentry/image"
 	"runsc/sentry/kernel"
@@ -271,4 +269,68 @@ func TestSaveRestore(t *testing.T) {
 	}
 }
 
-var _ = unix.EINTR
+// chain runs argv as init, moving it to a new sandbox every step, and returns
+// its output and status.
+func (r *rig) chain(step time.Duration, argv ...string) (out string, status, moves int) {
+	r.t.Helper()
+	r.start("", argv...)
+	for {
+		select {
+		case e := <-r.exitQ:
+			return r.read("/out."), e.status, moves
+		case <-time.After(step):
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		err := r.c.StopForSave(ctx)
+		cancel()
+		if err == kernel.ErrNotRunning {
+			e := r.wait()
+			return r.read("/out."), e.status, moves
+		}
+		if err != nil {
+			r.t.Fatal("stop: ", err)
+		}
+		img, err := r.saveStopped()
+		r.c.KillAll()
+		r.c.ResumeAfterSave()
+		if err != nil {
+			r.t.Fatal("save: ", err)
+		}
+		if r.wait().status != 137 {
+			r.t.Error("the original was not killed")
+		}
+		if r = img.restore(r.t); moves%2 == 1 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		r.startRestored()
+		moves++
+	}
+}
+
+// TestChainGuestChecks runs the checks of testdata/guest in a chain of sandboxes.
+func TestChainGuestChecks(t *testing.T) {
+	guest := buildGuest(t)
+	for _, name := range strings.Fields(guestChecks) {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 0, nil)
+			r.write("/bin/guest", guest, 0o755)
+			out, status, n := r.chain(20*time.Millisecond, "/bin/sh", "-c", "/bin/guest "+name+"; exit $?")
+			if status != 0 || !strings.Contains(out, "ok ") {
+				t.Errorf("status %d: %s", status, out)
+			}
+			t.Log(n, " moves")
+		})
+	}
+}
+
+// TestChainProcessChecks runs the checks of testdata/c/process.c likewise.
+func TestChainProcessChecks(t *testing.T) {
+	b := buildC(t, "process.c")
+	r := newRig(t, 0, nil)
+	r.write("/bin/process", b, 0o755)
+	out, status, n := r.chain(200*time.Millisecond, "/bin/sh", "-c", "/bin/process; exit $?")
+	if status != 0 || strings.Contains(out, "FAIL") || !strings.Contains(out, "ok cpulimit") {
+		t.Errorf("status %d\n%s", status, out)
+	}
+	t.Log(n, " moves")
+}
