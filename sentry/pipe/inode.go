@@ -10,8 +10,8 @@ import (
 // inode is the inode of a pipe: opening it again, through /proc/PID/fd, gives
 // a further end of the same pipe.
 type inode struct {
-	*vfs.AnonInode
-	p *Pipe
+	*vfs.AnonInode `save:"rec"`
+	p              *Pipe `save:"rec"`
 }
 
 // NewInode returns the inode for the pipe that e is an end of.

@@ -16,21 +16,21 @@ var ids atomic.Uint64
 
 // Pipe is one pipe or fifo, pipe_inode_info in Linux.
 type Pipe struct {
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	ring     ring
-	capacity int
-	readers  int
-	writers  int
+	ring     ring `save:"rec"`
+	capacity int  `save:"rec"`
+	readers  int  `save:"rebuilt"`
+	writers  int  `save:"rebuilt"`
 	// opens of each kind so far, for the opens of a fifo that wait
-	readOpens, writeOpens uint64
+	readOpens, writeOpens uint64 `save:"rec"`
 
 	// immutable after New
-	id uint64
+	id uint64 `save:"rebuilt"`
 
 	// queue has its own lock, which is taken after mu was released. Readers
 	// wait for In, writers for Out.
-	queue waitq.Queue
+	queue waitq.Queue `save:"rebuilt"`
 }
 
 // New returns a pipe with no ends.
@@ -52,13 +52,13 @@ func NewPair() (r, w *End) {
 // End is an open end of a pipe (both, for a fifo opened O_RDWR). It
 // implements vfs.FileOps and the interfaces of a stream.
 type End struct {
-	p             *Pipe
-	reads, writes bool
+	p             *Pipe `save:"rec"`
+	reads, writes bool  `save:"rec"`
 
 	// quiet is the value of writeOpens as long as no writer has come since
 	// this end was opened: no POLLHUP yet (fifo_open's f_version).
-	quiet   uint64
-	isQuiet bool
+	quiet   uint64 `save:"rec"`
+	isQuiet bool   `save:"rec"`
 }
 
 var (

@@ -23,9 +23,9 @@ type fifo struct {
 
 // fifoEnd is an end of a fifo.
 type fifoEnd struct {
-	*End
-	table *fifos // nil while it is being restored
-	inode vfs.Inode
+	*End  `save:"rec"`
+	table *fifos    `save:"rebuilt"` // nil while it is being restored
+	inode vfs.Inode `save:"rebuilt"`
 }
 
 // registered is the table that vfs uses.

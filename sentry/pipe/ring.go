@@ -38,9 +38,9 @@ var total atomic.Int64
 // ring is a queue of bytes in a buffer that grows on demand, in powers of two,
 // up to the pipe's capacity. Pipe.mu guards it.
 type ring struct {
-	buf   []byte // length is a power of two, or zero
-	start int    // index of the first byte
-	n     int    // bytes held
+	buf   []byte `save:"rec"`     // length is a power of two, or zero
+	start int    `save:"rebuilt"` // index of the first byte
+	n     int    `save:"rebuilt"` // bytes held
 }
 
 // reserve makes room for n more bytes, which the capacity allows. It tells

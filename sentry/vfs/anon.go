@@ -44,11 +44,11 @@ func (d *Dentry) anonName() string { return d.name }
 
 // AnonInode is an inode without a file system: pipes, sockets, eventfds.
 type AnonInode struct {
-	ino uint64
+	ino uint64 `save:"rec"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	st Stat
+	st Stat `save:"rec"`
 }
 
 // NewAnonInode returns an inode of that mode, type bits included, with a new

@@ -28,31 +28,31 @@ const (
 // A count of zero can only become one under the parent's mu, by a lookup.
 type Dentry struct {
 	// immutable after newDentry:
-	sb    *Superblock
-	inode Inode // nil for a negative dentry
-	dir   Dir   // inode, if it is a directory
-	link  Symlink
-	perm  Permitter
+	sb    *Superblock `save:"rec"`
+	inode Inode       `save:"rec"`     // nil for a negative dentry
+	dir   Dir         `save:"rebuilt"` // inode, if it is a directory
+	link  Symlink     `save:"rebuilt"`
+	perm  Permitter   `save:"rebuilt"`
 
-	refs    atomic.Int64
-	state   atomic.Uint32
-	mounted atomic.Int32 // number of mounts on it, in all namespaces
+	refs    atomic.Int64  `save:"rebuilt"`
+	state   atomic.Uint32 `save:"rec"`
+	mounted atomic.Int32  `save:"rebuilt"` // number of mounts on it, in all namespaces
 
 	// dirMu serializes lookups in the file system and changes of this
 	// directory. It may be slept under. Order: a parent before its child,
 	// two others only under sb.renameMu.
-	dirMu sync.Mutex
+	dirMu sync.Mutex `save:"none: not held at a stop"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	children map[string]*Dentry
+	children map[string]*Dentry `save:"none: a cache"`
 
 	// sb.nameMu guards, and for reading mu of the parent suffices:
-	name   string
-	parent atomic.Pointer[Dentry]
+	name   string                 `save:"rec"`
+	parent atomic.Pointer[Dentry] `save:"rec"`
 
 	// unused.mu guards:
-	next, prev *Dentry
+	next, prev *Dentry `save:"none: a cache"`
 }
 
 // newDentry takes over the reference to inode and returns the dentry, not yet

@@ -16,18 +16,18 @@ const maxFDs = 1 << 20
 
 // FDTable maps descriptors to files (Linux's files_struct). Get takes no lock.
 type FDTable struct {
-	refs ref.Count
+	refs ref.Count `save:"rebuilt"`
 
 	// slots is replaced by a longer copy when the table grows. Entries
 	// change under mu only.
-	slots atomic.Pointer[[]atomic.Pointer[File]]
+	slots atomic.Pointer[[]atomic.Pointer[File]] `save:"rec"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	used    []uint64 // bit per descriptor
-	cloexec []uint64
-	next    int32 // no free descriptor below it
-	posix   bool  // may own POSIX locks
+	used    []uint64 `save:"rebuilt"` // bit per descriptor
+	cloexec []uint64 `save:"rec"`
+	next    int32    `save:"rebuilt"` // no free descriptor below it
+	posix   bool     `save:"rebuilt"` // may own POSIX locks
 }
 
 // NewFDTable returns an empty table with one reference.

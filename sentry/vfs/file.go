@@ -28,37 +28,37 @@ const statusMask = unix.O_APPEND | unix.O_NONBLOCK | unix.O_ASYNC | unix.O_DIREC
 
 // File is an open file description (Linux's struct file).
 type File struct {
-	refs ref.Count
+	refs ref.Count `save:"rebuilt"`
 
 	// immutable after newFile:
-	ops      FileOps
-	path     Path // references
-	mode     uint32
-	reader   Reader
-	writer   Writer
-	readerAt ReaderAt
-	writerAt WriterAt
+	ops      FileOps  `save:"rec"`
+	path     Path     `save:"rec"` // references
+	mode     uint32   `save:"rebuilt"`
+	reader   Reader   `save:"rebuilt"`
+	writer   Writer   `save:"rebuilt"`
+	readerAt ReaderAt `save:"rebuilt"`
+	writerAt WriterAt `save:"rebuilt"`
 
-	flags atomic.Uint32 // open(2) flags without the creation flags
+	flags atomic.Uint32 `save:"rec"` // open(2) flags without the creation flags
 
 	// offMu may be slept under: it serializes reads, writes and seeks that
 	// use the offset.
-	offMu sync.Mutex
-	off   atomic.Int64 // written with offMu held
+	offMu sync.Mutex   `save:"none: not held at a stop"`
+	off   atomic.Int64 `save:"rec"` // written with offMu held
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	owner    FileOwner
-	watchers []FileWatcher
-	locked   bool // may hold flock or OFD locks
+	owner    FileOwner     `save:"rec"`
+	watchers []FileWatcher `save:"rebuilt"`
+	locked   bool          `save:"rebuilt"` // may hold flock or OFD locks
 }
 
 // FileOwner is who gets SIGIO (F_SETOWN_EX), and the credentials it was set with.
 type FileOwner struct {
-	Type      int32 // unix.F_OWNER_*
-	PID       int32
-	Signal    int32 // F_SETSIG
-	UID, EUID uint32
+	Type      int32  `save:"rec"` // unix.F_OWNER_*
+	PID       int32  `save:"rec"`
+	Signal    int32  `save:"rec"` // F_SETSIG
+	UID, EUID uint32 `save:"rec"`
 }
 
 // NewFile returns a file over ops, which it takes over as well as the

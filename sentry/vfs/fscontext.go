@@ -10,12 +10,12 @@ import (
 // FSContext is what CLONE_FS shares: root, working directory and umask
 // (Linux's fs_struct).
 type FSContext struct {
-	refs  ref.Count
-	umask atomic.Uint32
+	refs  ref.Count     `save:"rebuilt"`
+	umask atomic.Uint32 `save:"rec"`
 
-	mu sync.RWMutex
+	mu sync.RWMutex `save:"none: not held at a stop"`
 	// mu guards:
-	root, cwd Path // references
+	root, cwd Path `save:"rec"` // references
 }
 
 // NewFSContext returns a context with one reference; it takes references of

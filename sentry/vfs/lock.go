@@ -27,11 +27,11 @@ const (
 // fileLock is one lock held. owner is the *File for flock and OFD locks, the
 // *FDTable for POSIX locks.
 type fileLock struct {
-	kind       lockKind
-	owner      any
-	exclusive  bool
-	start, end int64 // [start, end), end is maxLockEnd for "to the end of file"
-	pid        int32 // for F_GETLK; -1 for OFD locks
+	kind       lockKind `save:"rec"`
+	owner      any      `save:"rec"`
+	exclusive  bool     `save:"rec"`
+	start, end int64    `save:"rec"` // [start, end), end is maxLockEnd for "to the end of file"
+	pid        int32    `save:"rec"` // for F_GETLK; -1 for OFD locks
 }
 
 // maxLockEnd is the end of a lock with l_len 0.

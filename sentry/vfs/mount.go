@@ -24,21 +24,21 @@ const MountFlagMask = MountFlags(unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
 // tree.
 type Mount struct {
 	// immutable after newMount:
-	id   uint64
-	sb   *Superblock
-	root *Dentry
+	id   uint64      `save:"rec"`
+	sb   *Superblock `save:"rec"`
+	root *Dentry     `save:"rec"`
 
-	refs    ref.Count // one for the place in the tree
-	flags   atomic.Uint32
-	writers atomic.Int32 // files open for writing: a remount to read-only is EBUSY
-	watched atomic.Int32 // references of inotify watches, which do not keep it busy
+	refs    ref.Count     `save:"rebuilt"` // one for the place in the tree
+	flags   atomic.Uint32 `save:"rec"`
+	writers atomic.Int32  `save:"rebuilt"` // files open for writing: a remount to read-only is EBUSY
+	watched atomic.Int32  `save:"rebuilt"` // references of inotify watches, which do not keep it busy
 
 	// mounts guards:
-	parent     *Mount // nil: the root of a namespace, or detached
-	mountpoint *Dentry
-	children   []*Mount
-	ns         *Namespace
-	prop       propagation
+	parent     *Mount      `save:"rec"` // nil: the root of a namespace, or detached
+	mountpoint *Dentry     `save:"rec"`
+	children   []*Mount    `save:"rebuilt"`
+	ns         *Namespace  `save:"rebuilt"`
+	prop       propagation `save:"rec"`
 }
 
 type mountKey struct {
@@ -203,12 +203,12 @@ func (m *Mount) eachLocked(fn func(*Mount)) {
 
 // Namespace is a mount namespace.
 type Namespace struct {
-	refs ref.Count
-	id   uint64
+	refs ref.Count `save:"rebuilt"`
+	id   uint64    `save:"rec"`
 
 	// mounts guards:
-	root   *Mount
-	mounts int // how many there are
+	root   *Mount `save:"rec"`
+	mounts int    `save:"rebuilt"` // how many there are
 }
 
 var namespaceID atomic.Uint64

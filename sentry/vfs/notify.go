@@ -17,9 +17,9 @@ type Watcher interface {
 
 // Watch is one registration of a Watcher on an inode.
 type Watch struct {
-	watcher Watcher
-	path    Path // references: the inode must stay the one that walks find
-	mask    atomic.Uint32
+	watcher Watcher       `save:"rebuilt"`
+	path    Path          `save:"rec"` // references: the inode must stay the one that walks find
+	mask    atomic.Uint32 `save:"rec"`
 }
 
 // watches is the set of all watches. Nothing but the counter is looked at

@@ -8,9 +8,9 @@ import (
 
 // propagation is what mount_namespaces(7) calls the propagation type.
 type propagation struct {
-	peer       uint32 // shared peer group, 0: none
-	master     uint32 // the peer group that a slave listens to
-	unbindable bool
+	peer       uint32 `save:"rec"` // shared peer group, 0: none
+	master     uint32 `save:"rec"` // the peer group that a slave listens to
+	unbindable bool   `save:"rec"`
 }
 
 // peerGroup is who hears of changes below the members.

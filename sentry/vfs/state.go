@@ -128,8 +128,8 @@ type RestoreEnv struct {
 	cleanup   []func()
 	owned     map[image.ID]bool
 	loose     map[image.ID]Filesystem // those that nobody releases
-	devs      map[uint64]uint64 // saved device numbers and what they became
-	reserved  map[uint64]bool   // device numbers that are kept for the image's
+	devs      map[uint64]uint64       // saved device numbers and what they became
+	reserved  map[uint64]bool         // device numbers that are kept for the image's
 	groups    map[uint32]uint32
 	mappables map[image.ID]mem.Mappable
 	taken     map[image.ID]bool // operations that have their description

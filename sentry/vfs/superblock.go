@@ -14,22 +14,22 @@ var superblockKind = ref.NewKind("vfs.superblock")
 // Superblock is a Filesystem in use: its dentry tree and the locks of that.
 type Superblock struct {
 	// immutable after newSuperblock:
-	fs     Filesystem
-	policy CachePolicy
-	root   *Dentry
-	anon   *anonFilesystem // set for the superblock of things without a path
+	fs     Filesystem      `save:"rec"`
+	policy CachePolicy     `save:"rebuilt"`
+	root   *Dentry         `save:"rebuilt"`
+	anon   *anonFilesystem `save:"rebuilt"` // set for the superblock of things without a path
 
-	refs ref.Count // one for each Mount
+	refs ref.Count `save:"rebuilt"` // one for each Mount
 
 	// renameMu is held across a rename between two directories, so that
 	// ancestry does not change meanwhile (Linux's s_vfs_rename_mutex).
-	renameMu sync.Mutex
+	renameMu sync.Mutex `save:"none: not held at a stop"`
 
 	// nameMu guards name and parent of all dentries; a writer also holds mu
 	// of the parents concerned.
-	nameMu sync.RWMutex
+	nameMu sync.RWMutex `save:"none: not held at a stop"`
 
-	readOnly atomic.Bool
+	readOnly atomic.Bool `save:"rec"`
 }
 
 // newSuperblock takes over fs.

@@ -12,21 +12,21 @@ import (
 
 // Epoll is an epoll instance, struct eventpoll.
 type Epoll struct {
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards, and is held while files are asked whether they are ready:
-	items map[itemKey]*item
-	batch [WaitBatch]Event // scratch of collect
-	taken [WaitBatch]*item
+	items map[itemKey]*item `save:"rec"`
+	batch [WaitBatch]Event  `save:"none: scratch"` // scratch of collect
+	taken [WaitBatch]*item  `save:"none: scratch"`
 
-	readyMu sync.Mutex
+	readyMu sync.Mutex `save:"none: not held at a stop"`
 	// readyMu guards:
-	ready itemList
+	ready itemList `save:"rec"`
 
-	parentMu sync.Mutex
+	parentMu sync.Mutex `save:"none: not held at a stop"`
 	// parentMu guards the instances that watch this one:
-	parents []*Epoll
+	parents []*Epoll `save:"rebuilt"`
 
-	queue waitq.Queue
+	queue waitq.Queue `save:"rebuilt"`
 }
 
 // itemKey names a member: the description and the descriptor it was added by.
@@ -38,20 +38,20 @@ type itemKey struct {
 // item is one member of the interest list, struct epitem.
 type item struct {
 	// immutable
-	ep   *Epoll
-	file *vfs.File // borrowed: the file's release removes the item
-	fd   int32
+	ep   *Epoll    `save:"rebuilt"`
+	file *vfs.File `save:"rec"` // borrowed: the file's release removes the item
+	fd   int32     `save:"rec"`
 
 	// ep.mu guards; readers of events in callbacks use the entry's mask
-	events uint32
-	data   uint64
-	entry  waitq.Entry
-	queued bool // entry is registered
+	events uint32      `save:"rec"`
+	data   uint64      `save:"rec"`
+	entry  waitq.Entry `save:"rebuilt"`
+	queued bool        `save:"rebuilt"` // entry is registered
 
 	// ep.readyMu guards
-	listed     bool
-	prev, next *item
-	dead       bool
+	listed     bool  `save:"rec"`
+	prev, next *item `save:"rec"`
+	dead       bool  `save:"none: a dead member is in no set"`
 }
 
 // itemList is the list of members that may be ready.

@@ -14,14 +14,14 @@ import (
 
 // Eventfd is a counter to wait on, eventfd(2).
 type Eventfd struct {
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	count uint64
+	count uint64 `save:"rec"`
 
 	// immutable after NewEventfd
-	semaphore bool
+	semaphore bool `save:"rec"`
 
-	queue waitq.Queue
+	queue waitq.Queue `save:"rebuilt"`
 }
 
 // NewEventfd returns an eventfd that starts with count; semaphore is

@@ -27,38 +27,38 @@ var watchCount, eventCount atomic.Int64
 
 // Inotify is an inotify instance, inotify(7).
 type Inotify struct {
-	ctlMu sync.Mutex
+	ctlMu sync.Mutex `save:"none: not held at a stop"`
 	// ctlMu guards the watches; it is taken before vfs's locks:
-	byWD    map[int32]*watch
-	byInode map[vfs.Inode]*watch
-	lastWD  int32
+	byWD    map[int32]*watch     `save:"rec"`
+	byInode map[vfs.Inode]*watch `save:"rebuilt"`
+	lastWD  int32                `save:"rec"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards the queue; vfs calls Event with its own lock held:
-	events []inotifyEvent
-	bytes  int // what reading all events takes
-	dead   []*watch
+	events []inotifyEvent `save:"rec"`
+	bytes  int            `save:"rebuilt"` // what reading all events takes
+	dead   []*watch       `save:"none: reaped before"`
 
-	queue waitq.Queue
+	queue waitq.Queue `save:"rebuilt"`
 }
 
 // watch is one watched inode.
 type watch struct {
 	// immutable after Add
-	in    *Inotify
-	wd    int32
-	inode vfs.Inode
-	reg   *vfs.Watch
+	in    *Inotify   `save:"rebuilt"`
+	wd    int32      `save:"rec"`
+	inode vfs.Inode  `save:"rec"`
+	reg   *vfs.Watch `save:"rec"`
 
 	// in.mu guards:
-	mask uint32 // the caller's, with IN_ONESHOT
-	gone bool   // IN_IGNORED was queued
+	mask uint32 `save:"rec"`                 // the caller's, with IN_ONESHOT
+	gone bool   `save:"none: reaped before"` // IN_IGNORED was queued
 }
 
 type inotifyEvent struct {
-	wd           int32
-	mask, cookie uint32
-	name         string
+	wd           int32  `save:"rec"`
+	mask, cookie uint32 `save:"rec"`
+	name         string `save:"rec"`
 }
 
 // size is what the event takes in the reader's buffer: the name is padded

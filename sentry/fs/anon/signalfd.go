@@ -28,8 +28,8 @@ type SignalSource interface {
 // reader's signals, as on Linux; readiness and waiting are about those of the
 // task that made the descriptor, while Linux asks for the caller's there too.
 type Signalfd struct {
-	owner SignalSource // immutable, but for a restore
-	mask  atomic.Uint64
+	owner SignalSource  `save:"rec"` // immutable, but for a restore
+	mask  atomic.Uint64 `save:"rec"`
 }
 
 // NewSignalfd returns a descriptor for the signals of mask.

@@ -18,19 +18,19 @@ import (
 // of a nanosecond costs nothing.
 type Timerfd struct {
 	// immutable after NewTimerfd
-	clock   *clock.Clock
-	clockID int32
+	clock   *clock.Clock `save:"rebuilt"`
+	clockID int32        `save:"rec"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	deadline int64 // of the next or the unread expiration, monotonic; 0 disarmed
-	interval int64 // 0: one shot
-	fired    bool  // deadline has passed and was not read
-	wall     bool  // set to a time of CLOCK_REALTIME: the deadline moves with it at a restore
-	gen      uint64
-	timer    *clock.Timer
+	deadline int64        `save:"rec"` // of the next or the unread expiration, monotonic; 0 disarmed
+	interval int64        `save:"rec"` // 0: one shot
+	fired    bool         `save:"rec"` // deadline has passed and was not read
+	wall     bool         `save:"rec"` // set to a time of CLOCK_REALTIME: the deadline moves with it at a restore
+	gen      uint64       `save:"rebuilt"`
+	timer    *clock.Timer `save:"rebuilt"`
 
-	queue waitq.Queue
+	queue waitq.Queue `save:"rebuilt"`
 }
 
 // NewTimerfd returns a disarmed timer on a clock that timerfd_create(2) names.

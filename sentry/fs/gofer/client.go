@@ -84,18 +84,18 @@ type Options struct {
 // Filesystem is one host tree. It implements vfs.Filesystem.
 type Filesystem struct {
 	// immutable after New:
-	client    *Client
-	exclusive bool
-	source    string
-	magic     int64 // statfs f_type of the root
-	root      object
-	rootH     *handle
+	client    *Client `save:"rebuilt"`
+	exclusive bool    `save:"rebuilt"`
+	source    string  `save:"rebuilt"`
+	magic     int64   `save:"rebuilt"` // statfs f_type of the root
+	root      object  `save:"rebuilt"`
+	rootH     *handle `save:"rebuilt"`
 
-	destination string // of the mount in the specification
+	destination string `save:"rec"` // of the mount in the specification
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	inodes map[inodeKey]object // those in use
+	inodes map[inodeKey]object `save:"none: a cache"` // those in use
 }
 
 // New returns the file system of a donated root, which is a directory, or a

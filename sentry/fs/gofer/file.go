@@ -37,11 +37,11 @@ func (r *regular) Open(c vfs.Caller, _ *vfs.Dentry, flags uint32) (vfs.FileOps, 
 // regularFile is an open regular file. All descriptions of an inode share its
 // host descriptors: every access has an explicit offset.
 type regularFile struct {
-	i *inode
-	h *handle
+	i *inode  `save:"rebuilt"`
+	h *handle `save:"rebuilt"`
 
 	// i.mu guards:
-	mapping *fileMapping // made by the first mmap
+	mapping *fileMapping `save:"rebuilt"` // made by the first mmap
 }
 
 // newRegularFile takes over the reference to h.

@@ -29,38 +29,38 @@ type object interface {
 // opened by its place (parent and name) when needed and kept in handles.
 type inode struct {
 	// immutable after Filesystem.inode:
-	fs   *Filesystem
-	self object
-	key  inodeKey
-	dev  *device
-	typ  uint32 // S_IFMT bits
+	fs   *Filesystem `save:"rec"`
+	self object      `save:"rebuilt"`
+	key  inodeKey    `save:"rebuilt"`
+	dev  *device     `save:"rebuilt"`
+	typ  uint32      `save:"rec"` // S_IFMT bits
 
-	refs atomic.Int64
+	refs atomic.Int64 `save:"rebuilt"`
 
 	// fdCache.mu guards:
-	handles [kinds]*handle
-	gone    bool // keeps no idle descriptor any more
+	handles [kinds]*handle `save:"none: a cache"`
+	gone    bool           `save:"rebuilt"` // keeps no idle descriptor any more
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	parent *inode // nil for the root and a file without a known name
-	name   string
-	pinned *handle // holds a file that lost its name
+	parent *inode  `save:"rec"` // nil for the root and a file without a known name
+	name   string  `save:"rec"`
+	pinned *handle `save:"none: the contents are in the image"` // holds a file that lost its name
 	// guest is the last known attributes, current if fresh is set. Dev and
 	// Ino never change. changes counts the operations that made it stale.
-	guest   vfs.Stat
-	fresh   bool
-	changes uint64
+	guest   vfs.Stat `save:"rec"`
+	fresh   bool     `save:"none: a cache"`
+	changes uint64   `save:"none: a cache"`
 	// seenBy is the caller, by its waiter, whose walk has just read guest
 	// from a shared mount, at seenAt: its next stat need not ask again.
-	seenBy      *waitq.Waiter
-	seenAt      time.Time
-	writeMapped int // shared writable mappings
-	mappings    []mapping
-	dead        bool // out of Filesystem.inodes
+	seenBy      *waitq.Waiter `save:"none: a cache"`
+	seenAt      time.Time     `save:"none: a cache"`
+	writeMapped int           `save:"rebuilt"` // shared writable mappings
+	mappings    []mapping     `save:"rebuilt"`
+	dead        bool          `save:"none: a dead inode is not saved"` // out of Filesystem.inodes
 
 	// appendMu makes an append and the look at the size after it one step.
-	appendMu sync.Mutex
+	appendMu sync.Mutex `save:"none: not held at a stop"`
 }
 
 // mapping is a range of a file in an address space.

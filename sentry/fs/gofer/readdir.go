@@ -19,16 +19,16 @@ var direntBufs = sync.Pool{New: func() any { b := make([]byte, direntBuf); retur
 
 // dirFile is an open directory. The host's is opened at the first read.
 type dirFile struct {
-	d *dir
+	d *dir `save:"rebuilt"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	fd   int // valid if buf is not nil or opened is set
-	open bool
-	buf  *[]byte // from direntBufs, while entries are left in it
-	rest []byte  // entries of buf not yet given out
-	pos  int64   // position of the first entry of rest
-	host int64   // the host descriptor's position
+	fd   int     `save:"rebuilt"` // valid if buf is not nil or opened is set
+	open bool    `save:"rebuilt"`
+	buf  *[]byte `save:"none: a cache"` // from direntBufs, while entries are left in it
+	rest []byte  `save:"none: a cache"` // entries of buf not yet given out
+	pos  int64   `save:"none: a cache"` // position of the first entry of rest
+	host int64   `save:"none: a cache"` // the host descriptor's position
 }
 
 // Release implements vfs.FileOps.

@@ -105,9 +105,9 @@ func (h *hostFD) ready(mask waitq.Mask) waitq.Mask {
 
 // stream is an open pipe, socket, terminal or character device.
 type stream struct {
-	h *hostFD
+	h *hostFD `save:"rec"`
 	// reads and writes are what this description was opened for.
-	reads, writes bool
+	reads, writes bool `save:"rec"`
 }
 
 // Release implements vfs.FileOps.
@@ -202,7 +202,7 @@ func (s *stream) Ioctl(c vfs.Caller, _ *vfs.File, m mem.Memory, cmd uint32, arg 
 // host's description: standard output and error may share one, and whoever
 // gave it may go on writing behind the guest.
 type plain struct {
-	stream
+	stream `save:"rec"`
 }
 
 // Seek implements vfs.Seeker.

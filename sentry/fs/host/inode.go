@@ -19,14 +19,14 @@ var (
 // inode is what fstat(2) of a standard stream shows. It implements
 // vfs.SpecialOpener, for /proc/self/fd and /dev/stdout.
 type inode struct {
-	h    *hostFD // a reference
-	slot int     // 1 more than the number of the standard stream, 0: it is none
+	h    *hostFD `save:"rebuilt"` // a reference
+	slot int     `save:"rec"`     // 1 more than the number of the standard stream, 0: it is none
 
-	refs atomic.Int64
+	refs atomic.Int64 `save:"rebuilt"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	st vfs.Stat
+	st vfs.Stat `save:"none: that of the new stream"`
 }
 
 // Options are the settings of NewFile.

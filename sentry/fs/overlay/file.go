@@ -37,14 +37,14 @@ func (f *fileNode) Open(c vfs.Caller, d *vfs.Dentry, flags uint32) (vfs.FileOps,
 // lowerOps is a description opened for reading before the file was copied up.
 type lowerOps struct {
 	// immutable:
-	f      *fileNode
-	flags  uint32
-	low    vfs.FileOps
-	reader vfs.ReaderAt
+	f      *fileNode    `save:"rebuilt"`
+	flags  uint32       `save:"rebuilt"`
+	low    vfs.FileOps  `save:"rebuilt"`
+	reader vfs.ReaderAt `save:"rebuilt"`
 
 	// up is the same description in the upper layer, opened at the first use
 	// after the copy-up (Linux's ovl_real_fdget).
-	up atomic.Pointer[upperOps]
+	up atomic.Pointer[upperOps] `save:"none: opened again"`
 }
 
 type upperOps struct{ ops vfs.FileOps }

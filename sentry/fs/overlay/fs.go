@@ -39,19 +39,19 @@ type Config struct {
 // FS is one overlay.
 type FS struct {
 	// immutable after New:
-	source, options string
-	layers          []vfs.Filesystem // to be released
-	held            []vfs.Path
-	upper           vfs.Filesystem // to be synced; nil if it belongs to a mount
-	top             vfs.Filesystem // whose statfs is reported
-	dev             uint64
-	lowerDev        []uint64 // of the lower roots
-	upperDev        uint64
-	root            *dirNode
-	policy          vfs.CachePolicy
+	source, options string           `save:"rec"`
+	layers          []vfs.Filesystem `save:"rec"` // to be released
+	held            []vfs.Path       `save:"rec"`
+	upper           vfs.Filesystem   `save:"rec"`     // to be synced; nil if it belongs to a mount
+	top             vfs.Filesystem   `save:"rebuilt"` // whose statfs is reported
+	dev             uint64           `save:"rec"`
+	lowerDev        []uint64         `save:"rebuilt"` // of the lower roots
+	upperDev        uint64           `save:"rebuilt"`
+	root            *dirNode         `save:"rebuilt"`
+	policy          vfs.CachePolicy  `save:"rebuilt"`
 	// system acts for the overlay where the caller's rights do not count:
 	// copying up, whiteouts (Linux's ovl_override_creds).
-	system *systemCreds
+	system *systemCreds `save:"rebuilt"`
 }
 
 // New returns an overlay.

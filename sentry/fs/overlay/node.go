@@ -41,24 +41,24 @@ type overNode interface {
 // upper layer once there is one, else the one below.
 type node struct {
 	// immutable after init:
-	fs     *FS
-	parent *dirNode // a reference; nil for the root
-	name   string   // in parent, when this node was looked up there
+	fs     *FS      `save:"rec"`
+	parent *dirNode `save:"rebuilt"` // a reference; nil for the root
+	name   string   `save:"rebuilt"` // in parent, when this node was looked up there
 	// lower are the inodes below, references: one, or for a directory every
 	// one that is merged, the topmost first. For a file that has an upper
 	// inode from the start there are none.
-	lower []vfs.Inode
+	lower []vfs.Inode `save:"rec"`
 
-	refs ref.Count
-	up   atomic.Pointer[upperRef]
+	refs ref.Count                `save:"rebuilt"`
+	up   atomic.Pointer[upperRef] `save:"rec"`
 	// orphan: the name is gone, a copy-up makes no new one. Changed under mu.
-	orphan atomic.Bool
+	orphan atomic.Bool `save:"rec"`
 	// origin is the lower file that the upper one was copied from, nil if
 	// there is none. It is written before up is.
-	origin atomic.Pointer[origin]
+	origin atomic.Pointer[origin] `save:"rebuilt"`
 
 	// mu is held while the node is copied up and while it loses its name.
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 }
 
 // origin names a lower file.

@@ -18,13 +18,13 @@ func (d *dirNode) Open(vfs.Caller, *vfs.Dentry, uint32) (vfs.FileOps, error) {
 // layer; a merged one is listed from a copy made when reading starts, as on
 // Linux.
 type dirOps struct {
-	d *dirNode
+	d *dirNode `save:"rebuilt"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	single  vfs.FileOps // the only layer, being listed
-	entries []vfs.Dirent
-	listed  bool
+	single  vfs.FileOps  `save:"rebuilt"` // the only layer, being listed
+	entries []vfs.Dirent `save:"rec"`
+	listed  bool         `save:"rebuilt"`
 }
 
 // Release implements vfs.FileOps.

@@ -16,13 +16,13 @@ const maxWrite = 64 << 10
 
 // file is an open generated file.
 type file struct {
-	r Reader // nil if it cannot be read
-	w Writer // nil if it cannot be written
+	r Reader `save:"rebuilt"` // nil if it cannot be read
+	w Writer `save:"rebuilt"` // nil if it cannot be written
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	content []byte
-	valid   bool
+	content []byte `save:"none: generated again"`
+	valid   bool   `save:"none: generated again"`
 }
 
 // Release implements vfs.FileOps.
@@ -71,7 +71,9 @@ func (f *file) WriteAt(c vfs.Caller, _ *vfs.File, src *mem.UserBuf, off int64) (
 }
 
 // openDir is an open directory.
-type openDir struct{ d *dirInode }
+type openDir struct {
+	d *dirInode `save:"rebuilt"`
+}
 
 // Release implements vfs.FileOps.
 func (o *openDir) Release() {}

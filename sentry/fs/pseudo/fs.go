@@ -24,10 +24,10 @@ type Options struct {
 
 // FS is a computed file system. It implements vfs.Filesystem.
 type FS struct {
-	o   Options
-	dev uint64
+	o   Options `save:"rec"`
+	dev uint64  `save:"rec"`
 
-	live atomic.Int64 // inodes
+	live atomic.Int64 `save:"rebuilt"` // inodes
 }
 
 // New returns a file system.

@@ -14,22 +14,22 @@ import (
 // made; it is the cookie of readdir, so that names can come and go during a
 // listing.
 type dir struct {
-	inode
-	parent atomic.Pointer[dir] // nil: the root, or removed
+	inode  `save:"rec"`
+	parent atomic.Pointer[dir] `save:"rebuilt"` // nil: the root, or removed
 
 	// fs.treeMu guards:
-	entries map[string]*entry
-	order   []*entry // by cookie; removed ones stay until there are many
-	dead    int      // removed entries in order
-	last    int64    // the newest cookie
-	removed bool
+	entries map[string]*entry `save:"rec"`
+	order   []*entry          `save:"rec"`                                // by cookie; removed ones stay until there are many
+	dead    int               `save:"none: removed entries are left out"` // removed entries in order
+	last    int64             `save:"rec"`                                // the newest cookie
+	removed bool              `save:"rec"`
 }
 
 type entry struct {
-	name   string
-	child  node
-	cookie int64
-	gone   bool
+	name   string `save:"rec"`
+	child  node   `save:"rec"`
+	cookie int64  `save:"rec"`
+	gone   bool   `save:"none: removed entries are left out"`
 }
 
 // firstCookie leaves 0 and 1 to "." and "..".

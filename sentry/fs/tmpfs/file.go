@@ -13,22 +13,22 @@ import (
 
 // file is a regular file.
 type file struct {
-	inode
+	inode `save:"rec"`
 
 	// ioMu serializes writes and changes of the size, as i_rwsem of Linux.
 	// It is held across user copies.
-	ioMu sync.Mutex
+	ioMu sync.Mutex `save:"none: not held at a stop"`
 
 	// pagesMu is never held across a user copy: page faults take it.
-	pagesMu sync.RWMutex
+	pagesMu sync.RWMutex `save:"none: not held at a stop"`
 	// pagesMu guards:
-	pages  pageTable
-	size   int64
-	ahead  int64 // frames beyond the end, allocated in advance, up to page ahead
-	spaces map[mem.MappingSpace]mapUse
+	pages  pageTable                   `save:"rec"`
+	size   int64                       `save:"rec"`
+	ahead  int64                       `save:"none: what was taken in advance is left out"` // frames beyond the end, allocated in advance, up to page ahead
+	spaces map[mem.MappingSpace]mapUse `save:"rebuilt"`
 
-	writers atomic.Int32 // open descriptions that can write
-	seals   atomic.Uint32
+	writers atomic.Int32  `save:"rebuilt"` // open descriptions that can write
+	seals   atomic.Uint32 `save:"rec"`
 }
 
 const maxFileSize = math.MaxInt64 &^ (pageSize - 1)

@@ -10,8 +10,8 @@ import (
 
 // fileOps is an open regular file.
 type fileOps struct {
-	f      *file
-	writes bool
+	f      *file `save:"rec"`
+	writes bool  `save:"rec"`
 }
 
 // Release implements vfs.FileOps. What the last writer got in advance goes.

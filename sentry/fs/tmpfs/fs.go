@@ -39,25 +39,25 @@ type Config struct {
 // FS is one tmpfs.
 type FS struct {
 	// immutable after New:
-	mf     *mem.File
-	acct   *mem.Account
-	source string
-	dev    uint64
-	root   *dir
+	mf     *mem.File    `save:"rebuilt"`
+	acct   *mem.Account `save:"rebuilt"`
+	source string       `save:"rec"`
+	dev    uint64       `save:"rec"`
+	root   *dir         `save:"rec"`
 
-	maxPages  atomic.Int64 // 0: no bound
-	maxInodes atomic.Int64
-	pages     atomic.Int64
-	inodes    atomic.Int64
-	lastIno   atomic.Uint64
+	maxPages  atomic.Int64  `save:"rec"` // 0: no bound
+	maxInodes atomic.Int64  `save:"rec"`
+	pages     atomic.Int64  `save:"rebuilt"`
+	inodes    atomic.Int64  `save:"rebuilt"`
+	lastIno   atomic.Uint64 `save:"rec"`
 
 	// treeMu guards the entries of all directories and all link counts.
-	treeMu sync.RWMutex
+	treeMu sync.RWMutex `save:"none: not held at a stop"`
 	// Shown in the mount options, as given:
-	opts atomic.Pointer[string]
+	opts atomic.Pointer[string] `save:"rec"`
 
 	// restored are the inodes by number while an image is being restored.
-	restored map[image.ID]node
+	restored map[image.ID]node `save:"none: only used by a restore"`
 }
 
 // New returns a tmpfs with an empty root directory.

@@ -21,23 +21,23 @@ type node interface {
 // inode is what all kinds have in common.
 type inode struct {
 	// immutable:
-	fs   *FS
-	ino  uint64
-	rdev uint64
+	fs   *FS    `save:"rec"`
+	ino  uint64 `save:"rec"`
+	rdev uint64 `save:"rec"`
 
 	// refs counts dentries and mappings; names are counted by nlink.
-	refs ref.Count
+	refs ref.Count `save:"rebuilt"`
 
 	// fs.treeMu guards:
-	nlink uint32
+	nlink uint32 `save:"rebuilt"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	mode, uid, gid             uint32
-	atime, mtime, ctime, btime vfs.Timespec
-	xattrs                     map[string][]byte
-	xattrBytes                 int
-	freed                      bool
+	mode, uid, gid             uint32            `save:"rec"`
+	atime, mtime, ctime, btime vfs.Timespec      `save:"rec"`
+	xattrs                     map[string][]byte `save:"rec"`
+	xattrBytes                 int               `save:"rebuilt"`
+	freed                      bool              `save:"none: a freed inode is not saved"`
 }
 
 // initInode sets up i with one reference and no name.
@@ -248,8 +248,8 @@ func (i *inode) Removexattr(c vfs.Caller, name string) error {
 
 // symlink is a symbolic link.
 type symlink struct {
-	inode
-	target string
+	inode  `save:"rec"`
+	target string `save:"rec"`
 }
 
 func (l *symlink) DecRef() { put(l) }
@@ -275,7 +275,9 @@ func (l *symlink) Open(vfs.Caller, *vfs.Dentry, uint32) (vfs.FileOps, error) { r
 func (l *symlink) Readlink(vfs.Caller) (string, error) { return l.target, nil }
 
 // special is a fifo, a socket or a device node.
-type special struct{ inode }
+type special struct {
+	inode `save:"rec"`
+}
 
 func (s *special) DecRef() { put(s) }
 func (s *special) free()   {}
