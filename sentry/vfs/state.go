@@ -45,6 +45,10 @@ type Numbered interface {
 	KeepNumber(ino uint64)
 }
 
+// Outside is implemented by FileOps whose readiness after a restore has nothing
+// to do with what it was: those of the new task's streams.
+type Outside interface{ Outside() }
+
 // SaveEnv is what the parts of a save share. Finish ends the writing of
 // records.
 type SaveEnv struct {

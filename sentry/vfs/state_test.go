@@ -35,6 +35,7 @@ type world struct {
 	mf        *mem.File
 	cl        *gofer.Client
 	clock     *clock.Clock
+	newFS     func(typ, source, options string) (vfs.Filesystem, error)
 
 	ns  *vfs.Namespace
 	fs  *vfs.FSContext
@@ -53,7 +54,7 @@ func (w *world) must(err error) {
 // newWorld returns a sandbox without files.
 func newWorld(t *testing.T, root, vol string) *world {
 	t.Helper()
-	w := &world{T: t, root: root, vol: vol, c: newTask(0), clock: clock.New()}
+	w := &world{T: t, root: root, vol: vol, c: newTask(0), clock: clock.New(), newFS: newProc}
 	var err error
 	w.mf, err = mem.New()
 	w.must(err)
@@ -386,7 +387,7 @@ func (w *world) env(s *saved) (*vfs.RestoreEnv, error) {
 	w.clock.SetMonotonic(s.mono)
 	return &vfs.RestoreEnv{
 		Restorer: recs, Memory: w.mf, Frames: eager{w.mf, s.frames}, Caller: w.c, Clock: w.clock,
-		HostFS: w.hostFS, NewFS: newProc, Stream: w.stream,
+		HostFS: w.hostFS, NewFS: w.newFS, Stream: w.stream,
 	}, nil
 }
 

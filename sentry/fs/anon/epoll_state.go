@@ -79,9 +79,9 @@ func restoreEpoll(e *vfs.RestoreEnv, ep *Epoll, id image.ID) error {
 		ep.push(items[k])
 	}
 	for _, it := range items {
-		// An edge that was reported is not reported again; what is ready by
-		// its level may be so only here (a stream of the new task).
-		if it.events&unix.EPOLLET == 0 && ep.poll(it) != 0 {
+		// An edge that was reported is not reported again.
+		_, outside := it.file.Ops().(vfs.Outside)
+		if (it.events&unix.EPOLLET == 0 || outside) && ep.poll(it) != 0 {
 			ep.push(it)
 		}
 	}

@@ -68,10 +68,28 @@ func (i *inode) names() (string, bool) {
 	return strings.Join(parts, "/"), true
 }
 
+// stillNamed is names for an inode that is referred to other than by a path:
+// on a shared mount the host may have deleted the file, which its open
+// descriptor tells.
+func (i *inode) stillNamed() (string, bool) {
+	names, ok := i.names()
+	if !ok || i.fs.exclusive {
+		return names, ok
+	}
+	if h := i.fs.client.fds.getAny(i); h != nil {
+		defer i.fs.put(h)
+		var st unix.Stat_t
+		if unix.Fstat(h.fd, &st) == nil && st.Nlink == 0 {
+			return "", false
+		}
+	}
+	return names, true
+}
+
 // StateKind implements vfs.StateSaver: a file without a name is carried along
 // as one in memory.
 func (i *inode) StateKind() image.Kind {
-	if _, ok := i.names(); ok {
+	if _, ok := i.stillNamed(); ok {
 		return image.KindGoferInode
 	}
 	return image.KindTmpfsInode
@@ -79,7 +97,7 @@ func (i *inode) StateKind() image.Kind {
 
 // SaveState implements vfs.StateSaver.
 func (i *inode) SaveState(e *vfs.SaveEnv, id image.ID) error {
-	names, ok := i.names()
+	names, ok := i.stillNamed()
 	if !ok {
 		return i.carry(e, id)
 	}

@@ -50,6 +50,9 @@ func (s *stream) SaveState(e *vfs.SaveEnv, id image.ID) error {
 	return e.Put(image.KindHostOps, &image.HostOps{ID: id, Stream: in.ID, Flags: flags})
 }
 
+// Outside implements vfs.Outside.
+func (s *stream) Outside() {}
+
 func init() {
 	vfs.RegisterState(image.KindHostStream, func(e *vfs.RestoreEnv, id image.ID) (any, error) {
 		var rec image.HostStream
