@@ -19,14 +19,14 @@ const TickNanos = 10_000_000
 // Clock tells the time of one sandbox.
 type Clock struct {
 	// immutable after New
-	base time.Time // Go's monotonic reading at New
-	mono int64     // host CLOCK_MONOTONIC at New
+	base time.Time `save:"rebuilt"` // Go's monotonic reading at New
+	mono int64     `save:"rebuilt"` // host CLOCK_MONOTONIC at New
 
-	offset atomic.Int64 // sandbox CLOCK_MONOTONIC minus the host's
-	boot   atomic.Int64 // CLOCK_BOOTTIME minus CLOCK_MONOTONIC
+	offset atomic.Int64 `save:"rec"` // sandbox CLOCK_MONOTONIC minus the host's
+	boot   atomic.Int64 `save:"rec"` // CLOCK_BOOTTIME minus CLOCK_MONOTONIC
 
 	// fire is held for reading while a timer expires.
-	fire sync.RWMutex
+	fire sync.RWMutex `save:"rebuilt"`
 }
 
 // New returns a clock that shows the host's time.

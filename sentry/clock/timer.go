@@ -11,15 +11,15 @@ import (
 // can be saved as a record.
 type Timer struct {
 	// immutable after NewTimer
-	clock *Clock
-	fire  func(expirations uint64)
+	clock *Clock                   `save:"rebuilt"`
+	fire  func(expirations uint64) `save:"rebuilt"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"rebuilt"`
 	// mu guards:
-	deadline int64 // 0: disarmed
-	interval int64 // 0: one shot
-	gen      uint64
-	host     *time.Timer
+	deadline int64       `save:"rec"` // 0: disarmed
+	interval int64       `save:"rec"` // 0: one shot
+	gen      uint64      `save:"rebuilt"`
+	host     *time.Timer `save:"rebuilt"`
 }
 
 // NewTimer returns a disarmed timer. fire is called on a goroutine of its own

@@ -22,28 +22,28 @@ const AllBits = ^uint32(0)
 // Waiter is one queued task.
 type Waiter struct {
 	// immutable while queued
-	wake   *waitq.Waiter
-	bitset uint32
-	pi     bool   // FUTEX_LOCK_PI: woken only as the new owner
-	tid    uint32 // of a PI waiter
+	wake   *waitq.Waiter `save:"rebuilt"`
+	bitset uint32        `save:"rec"`
+	pi     bool          `save:"rec"` // FUTEX_LOCK_PI: woken only as the new owner
+	tid    uint32        `save:"rec"` // of a PI waiter
 
 	// bucket.mu (of the bucket that holds the waiter) guards:
-	key        Key
-	place      Place
-	next, prev *Waiter
-	queued     bool
+	key        Key     `save:"rebuilt"`
+	place      Place   `save:"rec"`
+	next, prev *Waiter `save:"rebuilt"`
+	queued     bool    `save:"rec"`
 
 	// bucket is where the waiter is or was queued; a requeue changes it with
 	// both buckets locked.
-	bucket atomic.Pointer[bucket]
+	bucket atomic.Pointer[bucket] `save:"rebuilt"`
 }
 
 // Place is an address that leads to the word that a waiter waits for, for
 // saving: keys do not outlive a sandbox.
 type Place struct {
-	MM      any
-	Addr    uint64
-	Private bool
+	MM      any    `save:"rec"`
+	Addr    uint64 `save:"rec"`
+	Private bool   `save:"rec"`
 }
 
 // SetPlace says where the waiter waits; it is called before Queue.

@@ -10,16 +10,16 @@ import (
 // Switch; system time is the time outside it less the time asleep.
 type accounting struct {
 	// owned by the task's goroutine
-	last  int64 // monotonic ns of the last change between guest and Sentry
-	slept int64 // ns asleep since last
+	last  int64 `save:"none: starts anew"` // monotonic ns of the last change between guest and Sentry
+	slept int64 `save:"none: starts anew"` // ns asleep since last
 
 	// atomic
-	user, sys atomic.Int64
-	entered   atomic.Int64 // when Switch was entered, 0 outside
-	nvcsw     atomic.Int64 // sleeps
-	nivcsw    atomic.Int64
-	minflt    atomic.Int64
-	majflt    atomic.Int64
+	user, sys atomic.Int64 `save:"rec"`
+	entered   atomic.Int64 `save:"none: not in guest code"` // when Switch was entered, 0 outside
+	nvcsw     atomic.Int64 `save:"rec"`                     // sleeps
+	nivcsw    atomic.Int64 `save:"rec"`
+	minflt    atomic.Int64 `save:"rec"`
+	majflt    atomic.Int64 `save:"rec"`
 }
 
 func (a *accounting) start(now int64) { a.last = now }
@@ -44,10 +44,10 @@ func (a *accounting) blocked(ns int64) {
 
 // usage is a sum of resources used (getrusage(2)).
 type usage struct {
-	user, sys      int64 // ns
-	minflt, majflt int64
-	nvcsw, nivcsw  int64
-	maxRSS         int64 // bytes
+	user, sys      int64 `save:"rec"` // ns
+	minflt, majflt int64 `save:"rec"`
+	nvcsw, nivcsw  int64 `save:"rec"`
+	maxRSS         int64 `save:"rec"` // bytes
 }
 
 func (u *usage) add(o usage) {

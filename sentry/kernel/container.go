@@ -42,31 +42,31 @@ type ContainerConfig struct {
 // Container is one container of the pod.
 type Container struct {
 	// immutable
-	k     *Kernel
-	cfg   ContainerConfig
-	pidNS *PIDNamespace
+	k     *Kernel         `save:"rebuilt"`
+	cfg   ContainerConfig `save:"none: the new specification's"`
+	pidNS *PIDNamespace   `save:"rec"`
 	// ownsPIDNS is set if the namespace was made for this container.
-	ownsPIDNS bool
-	uts       *UTSNamespace
-	ipc       *IPCNamespace
+	ownsPIDNS bool          `save:"none: the new specification's"`
+	uts       *UTSNamespace `save:"rec"`
+	ipc       *IPCNamespace `save:"rec"`
 
 	// k.mu guards:
-	init    *ThreadGroup
-	execs   map[string]*ThreadGroup
-	tasks   map[*Task]struct{} // not yet released
-	dying   bool               // init exits or KillAll was called: no new tasks
-	stopped bool               // init's exit was notified
+	init    *ThreadGroup            `save:"rec"`
+	execs   map[string]*ThreadGroup `save:"none: no image has an exec'd process"`
+	tasks   map[*Task]struct{}      `save:"rec"`                                 // not yet released
+	dying   bool                    `save:"none: such a container is not saved"` // init exits or KillAll was called: no new tasks
+	stopped bool                    `save:"none: such a container is not saved"` // init's exit was notified
 	// restored is set from a restore to the start of init.
-	restored *restored
+	restored *restored `save:"none: runs"`
 	// exitQ is notified as tasks are released.
-	exitQ waitq.Queue
+	exitQ waitq.Queue `save:"rebuilt"`
 
 	// atomic
-	pidsLimit atomic.Int64
-	oomKills  atomic.Uint64
-	oomLast   atomic.Int64 // monotonic ns of the last kill, 0 none
+	pidsLimit atomic.Int64  `save:"none: the new specification's"`
+	oomKills  atomic.Uint64 `save:"none: counts anew"`
+	oomLast   atomic.Int64  `save:"none: paces the killer"` // monotonic ns of the last kill, 0 none
 
-	freezer freezer
+	freezer freezer `save:"none: a restored container runs"`
 }
 
 // NewContainer adds a container to the sandbox. The id must be new.

@@ -4,12 +4,12 @@ import "sync"
 
 // UTSNamespace holds host and domain name (uts_namespaces(7)).
 type UTSNamespace struct {
-	inode uint64
+	inode uint64 `save:"none: a new number"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"rebuilt"`
 	// mu guards:
-	host, domain string
-	hostSet      bool // by the guest
+	host, domain string `save:"rec"`
+	hostSet      bool   `save:"rec"` // by the guest
 }
 
 // NewUTSNamespace returns a namespace with the host name.
@@ -48,7 +48,7 @@ func (u *UTSNamespace) SetDomain(s string) {
 
 // IPCNamespace is the identity that SysV IPC and message queues hang on.
 type IPCNamespace struct {
-	inode uint64
+	inode uint64 `save:"none: a new number"`
 }
 
 // NewIPCNamespace returns an empty namespace.

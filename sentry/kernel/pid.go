@@ -23,19 +23,19 @@ const firstNamespaceInode = 0xF0000000
 // PIDNamespace is a pid namespace (pid_namespaces(7)).
 type PIDNamespace struct {
 	// immutable
-	k      *Kernel
-	parent *PIDNamespace
-	level  int
-	inode  uint64
+	k      *Kernel       `save:"rebuilt"`
+	parent *PIDNamespace `save:"rec"`
+	level  int           `save:"rebuilt"`
+	inode  uint64        `save:"none: a new number"`
 
 	// k.mu guards:
-	pids   map[int32]*PID
-	last   int32
-	reaper *ThreadGroup // pid 1, until it is gone
+	pids   map[int32]*PID `save:"rebuilt"`
+	last   int32          `save:"rec"`
+	reaper *ThreadGroup   `save:"rec"` // pid 1, until it is gone
 	// dying is set when the reaper exits: no more pids (ENOMEM in clone).
-	dying bool
+	dying bool `save:"rec"`
 	// exitQ is notified as tasks of the namespace are released.
-	exitQ waitq.Queue
+	exitQ waitq.Queue `save:"rebuilt"`
 }
 
 func (k *Kernel) newPIDNamespace(parent *PIDNamespace) *PIDNamespace {
@@ -112,17 +112,17 @@ func (ns *PIDNamespace) ThreadGroups() []*ThreadGroup {
 // is none of them.
 type PID struct {
 	// immutable
-	ns   *PIDNamespace
-	nums []int32 // by level
+	ns   *PIDNamespace `save:"rec"`
+	nums []int32       `save:"rec"` // by level
 
 	// k.mu guards:
-	task    *Task
-	tg      *ThreadGroup
-	pgrp    *processGroup
-	session *session
+	task    *Task         `save:"rebuilt"`
+	tg      *ThreadGroup  `save:"rebuilt"`
+	pgrp    *processGroup `save:"rebuilt"`
+	session *session      `save:"rebuilt"`
 
 	// exitQ is notified when the thread group becomes a zombie (pidfds).
-	exitQ waitq.Queue
+	exitQ waitq.Queue `save:"rebuilt"`
 }
 
 // In returns the number in ns, 0 if the identity is not visible there.

@@ -10,8 +10,8 @@ import (
 // pidfd is the open file of pidfd_open(2) and CLONE_PIDFD: readable when the
 // process is a zombie or gone.
 type pidfd struct {
-	pid *PID
-	tg  *ThreadGroup
+	pid *PID         `save:"rebuilt"`
+	tg  *ThreadGroup `save:"rec"`
 }
 
 func (p *pidfd) Release() {}

@@ -12,22 +12,22 @@ import (
 // posixTimer is a timer of timer_create(2).
 type posixTimer struct {
 	// immutable
-	id     int32
-	clk    int32 // clockid_t
-	tg     *ThreadGroup
-	target *Task // SIGEV_THREAD_ID
-	thread *Task // whose time CLOCK_THREAD_CPUTIME_ID is
-	event  linux.Sigevent
-	host   *clock.Timer // or:
-	cpu    *cpuTimer
+	id     int32          `save:"rec"`
+	clk    int32          `save:"rec"` // clockid_t
+	tg     *ThreadGroup   `save:"rebuilt"`
+	target *Task          `save:"rec"` // SIGEV_THREAD_ID
+	thread *Task          `save:"rec"` // whose time CLOCK_THREAD_CPUTIME_ID is
+	event  linux.Sigevent `save:"rec"`
+	host   *clock.Timer   `save:"rec"` // or:
+	cpu    *cpuTimer      `save:"rec"`
 
-	mu ksync.Mutex
+	mu ksync.Mutex `save:"rebuilt"`
 	// mu guards:
-	queued  bool   // its signal is pending
-	pending uint64 // expirations since the signal was queued
-	overrun int32  // of the last signal delivered
-	wall    bool   // set to a time of CLOCK_REALTIME
-	deleted bool
+	queued  bool   `save:"rec"` // its signal is pending
+	pending uint64 `save:"rec"` // expirations since the signal was queued
+	overrun int32  `save:"rec"` // of the last signal delivered
+	wall    bool   `save:"rec"` // set to a time of CLOCK_REALTIME
+	deleted bool   `save:"none: not in the table"`
 }
 
 // delayTimerMax is DELAYTIMER_MAX: overruns stick there.

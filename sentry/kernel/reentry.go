@@ -9,23 +9,24 @@ import "runsc/sentry/futex"
 type reentry struct {
 	// used is set if anything below is, again while the call runs that was
 	// entered before.
-	used, again bool
+	used  bool `save:"rebuilt"`
+	again bool `save:"none: false between calls"`
 	// timed: deadline is that of the call.
-	timed    bool
-	deadline int64
+	timed    bool  `save:"rec"`
+	deadline int64 `save:"rec"`
 	// count is how many messages are through, part is about the one under way
 	// or, for most calls, the whole.
-	count int
-	part  reentryPart
+	count int         `save:"rec"`
+	part  reentryPart `save:"rec"`
 	// futex is the call's place in a queue, which it keeps.
-	futex *futex.Waiter
+	futex *futex.Waiter `save:"rec"`
 }
 
 // reentryPart is the progress of one transfer.
 type reentryPart struct {
-	timed    bool
-	deadline int64 // that of the socket's time limit
-	done     int   // how much of a transfer is through
+	timed    bool  `save:"rec"`
+	deadline int64 `save:"rec"` // that of the socket's time limit
+	done     int   `save:"rec"` // how much of a transfer is through
 }
 
 // endReentry forgets what a call kept.

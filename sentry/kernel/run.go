@@ -18,13 +18,13 @@ import (
 // step is carried out by step, so that a checkpoint finds it here and not on a
 // goroutine's stack.
 type runState struct {
-	kind runKind
+	kind runKind `save:"rec"`
 	// runVfork: the child's mm is gone or replaced when it is woken.
-	vfork *waitq.Waiter
+	vfork *waitq.Waiter `save:"rec"`
 	// runExec: the new program, ready but for the other threads.
-	exec *execImage
+	exec *execImage `save:"none: an exec is over before the cut"`
 	// runExit: the wait status of exit(2).
-	status int32
+	status int32 `save:"none: the task has exited"`
 }
 
 type runKind uint8

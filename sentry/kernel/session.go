@@ -9,16 +9,16 @@ import (
 
 // session is a session (setsid(2)); k.mu guards it.
 type session struct {
-	id     *PID
-	leader *ThreadGroup // nil when it has exited
-	groups int          // process groups
+	id     *PID         `save:"rec"`
+	leader *ThreadGroup `save:"rec"`     // nil when it has exited
+	groups int          `save:"rebuilt"` // process groups
 }
 
 // processGroup is a process group (setpgid(2)); k.mu guards it.
 type processGroup struct {
-	id      *PID
-	session *session
-	members []*ThreadGroup
+	id      *PID           `save:"rec"`
+	session *session       `save:"rec"`
+	members []*ThreadGroup `save:"rebuilt"`
 }
 
 // newSessionLocked puts tg into a session and a group of its own.

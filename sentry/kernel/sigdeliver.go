@@ -36,8 +36,8 @@ func restoreRestart(rec *image.Restart) (Restarter, error) {
 
 // restartState is what the last system call left for the signal code.
 type restartState struct {
-	code  unix.Errno // a restart code, 0 none
-	block Restarter  // for ERESTARTBLOCK and restart_syscall
+	code  unix.Errno `save:"rec"` // a restart code, 0 none
+	block Restarter  `save:"rec"` // for ERESTARTBLOCK and restart_syscall
 }
 
 // SetRestart stores how restart_syscall(2) resumes the call that is about to

@@ -9,7 +9,7 @@ import (
 
 // trapInfo is the processor's part of the last fault, for signal frames.
 type trapInfo struct {
-	trapNo, errCode, cr2 uint64
+	trapNo, errCode, cr2 uint64 `save:"rec"`
 }
 
 // handleSignal makes the guest run a handler: frame, registers, mask. A frame

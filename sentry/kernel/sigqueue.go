@@ -28,9 +28,9 @@ func sigSet(sigs ...unix.Signal) (s arch.SigSet) {
 
 // queuedSignal is one entry of a queue of pending signals.
 type queuedSignal struct {
-	info  arch.SigInfo
-	user  *user       // charged for RLIMIT_SIGPENDING; may be nil
-	timer *posixTimer // of timer_create(2); may be nil
+	info  arch.SigInfo `save:"rec"`
+	user  *user        `save:"rec"` // charged for RLIMIT_SIGPENDING; may be nil
+	timer *posixTimer  `save:"rec"` // of timer_create(2); may be nil
 }
 
 func (q *queuedSignal) free() {
@@ -42,8 +42,8 @@ func (q *queuedSignal) free() {
 // sigQueue is a queue of pending signals: a set, and a list in order of
 // arrival that may lack entries when the sender was over its limit.
 type sigQueue struct {
-	set  arch.SigSet
-	list []*queuedSignal
+	set  arch.SigSet     `save:"rec"`
+	list []*queuedSignal `save:"rec"`
 }
 
 // take removes the signal that is to be dealt with next among those not in
@@ -128,11 +128,11 @@ func (q *sigQueue) discardTimer(tm *posixTimer) {
 // SigHandlers are the actions of a thread group's signals, shared by
 // CLONE_SIGHAND.
 type SigHandlers struct {
-	refs atomic.Int32
+	refs atomic.Int32 `save:"rebuilt"`
 
-	mu ksync.Mutex
+	mu ksync.Mutex `save:"rebuilt"`
 	// mu guards:
-	actions [linux.NSIG]arch.SigAction
+	actions [linux.NSIG]arch.SigAction `save:"rec"`
 }
 
 func newSigHandlers() *SigHandlers {
@@ -184,50 +184,50 @@ func (h *SigHandlers) resetForExec(all bool) {
 // groupSignals is the part of a thread group that signals use; sigmu guards
 // all of it.
 type groupSignals struct {
-	handlers *SigHandlers
-	shared   sigQueue
+	handlers *SigHandlers `save:"rec"`
+	shared   sigQueue     `save:"rec"`
 	// queueQ is notified when a signal is queued, for signalfd.
-	queueQ waitq.Queue
+	queueQ waitq.Queue `save:"rebuilt"`
 
 	// exiting is set by exit_group, a fatal signal or exec (for the others);
 	// status is then the group's wait status.
-	exiting bool
-	status  int32
-	live    int // threads that have not begun to exit
+	exiting bool  `save:"rec"`
+	status  int32 `save:"rec"`
+	live    int   `save:"rebuilt"` // threads that have not begun to exit
 
 	// Group stop: stopSig is set from the first thread's stop on until
 	// SIGCONT; stopCount threads have yet to stop; stopped tells that all
 	// did. report is what wait(2) may tell the parent once: the stop signal,
 	// or continued.
-	stopSig   int32
-	stopCount int
-	stopped   bool
-	stopCode  int32 // not yet waited for; 0 none
-	continued bool  // not yet waited for
+	stopSig   int32 `save:"rec"`
+	stopCount int   `save:"rec"`
+	stopped   bool  `save:"rec"`
+	stopCode  int32 `save:"rec"` // not yet waited for; 0 none
+	continued bool  `save:"rec"` // not yet waited for
 	// tellContinued asks a task to send the parent its SIGCHLD.
-	tellContinued bool
+	tellContinued bool `save:"rec"`
 
 	// unkillable is set for pid 1 of a namespace: signals without a handler
 	// do nothing (SIGNAL_UNKILLABLE).
-	unkillable bool
+	unkillable bool `save:"rec"`
 }
 
 // taskSignals is the same for a task.
 type taskSignals struct {
-	pending sigQueue
-	mask    arch.SigSet
+	pending sigQueue    `save:"rec"`
+	mask    arch.SigSet `save:"rec"`
 	// savedMask is put back, or into the signal frame, when restoreMask is
 	// set (sigsuspend, pselect, ppoll, epoll_pwait).
-	savedMask   arch.SigSet
-	restoreMask bool
+	savedMask   arch.SigSet `save:"rec"`
+	restoreMask bool        `save:"rec"`
 	// waiting is the set of sigtimedwait(2) while it sleeps: these count as
 	// blocked for the decision to ignore.
-	waiting arch.SigSet
+	waiting arch.SigSet `save:"none: the call has unwound"`
 	// stopPending asks the task to take part in a group stop; stopped tells
 	// that it did and waits for SIGCONT.
-	stopPending bool
-	stopped     bool
-	exiting     bool // the task is past signals
+	stopPending bool `save:"rec"`
+	stopped     bool `save:"rec"`
+	exiting     bool `save:"none: nobody is on the way out at the cut"` // the task is past signals
 
-	altStack arch.SigStack // changed by the task alone
+	altStack arch.SigStack `save:"rec"` // changed by the task alone
 }

@@ -19,79 +19,79 @@ import (
 // handlers run; all others may be called by anyone.
 type Task struct {
 	// immutable
-	k         *Kernel
-	container *Container
-	tg        *ThreadGroup
-	ctx       platform.Context
-	waiter    *waitq.Waiter
-	intr      chan struct{} // holds at most one interruption
-	startTime int64         // monotonic ns
+	k         *Kernel          `save:"rebuilt"`
+	container *Container       `save:"rebuilt"`
+	tg        *ThreadGroup     `save:"rec"`
+	ctx       platform.Context `save:"rebuilt"`
+	waiter    *waitq.Waiter    `save:"rebuilt"`
+	intr      chan struct{}    `save:"rebuilt"` // holds at most one interruption
+	startTime int64            `save:"rec"`     // monotonic ns
 
 	// owned by the task's goroutine:
-	regs     arch.Regs
-	trap     trapInfo
-	run      runState
-	restart  restartState
-	reentry  reentry
-	userAddr taskAddrs
-	blockTmr blockTimer
-	lastFlt  faultLoop
+	regs     arch.Regs    `save:"rec"`
+	trap     trapInfo     `save:"rec"`
+	run      runState     `save:"rec"`
+	restart  restartState `save:"rec"`
+	reentry  reentry      `save:"rec"`
+	userAddr taskAddrs    `save:"rec"`
+	blockTmr blockTimer   `save:"none: a timer of the host"`
+	lastFlt  faultLoop    `save:"none: counts faults in a row"`
 	// skipReturn: the call that runs has set all registers itself.
-	skipReturn bool
-	io         taskIO
+	skipReturn bool   `save:"none: false between calls"`
+	io         taskIO `save:"none: the buffer of a call"`
 	// when page faults found no memory: first of a row and last
-	oomSince, oomLast int64
+	oomSince, oomLast int64 `save:"none: a wait that starts again"`
 
 	// k.mu guards:
-	exitState exitState
-	pdeathSig int32 // PR_SET_PDEATHSIG
+	exitState exitState `save:"rec"`
+	pdeathSig int32     `save:"rec"` // PR_SET_PDEATHSIG
 
 	// tg.sigmu guards:
-	sig taskSignals
+	sig taskSignals `save:"rec"`
 
-	mu ksync.Mutex
+	mu ksync.Mutex `save:"rebuilt"`
 	// mu guards (the task's goroutine alone writes, so that it may read
 	// without mu); nil or zero after exit:
-	mm      *mm.MM
-	files   *vfs.FDTable
-	fs      *vfs.FSContext
-	mountNS *vfs.Namespace
-	uts     *UTSNamespace
-	ipc     *IPCNamespace
-	comm    string
+	mm      *mm.MM         `save:"rec"`
+	files   *vfs.FDTable   `save:"rec"`
+	fs      *vfs.FSContext `save:"rec"`
+	mountNS *vfs.Namespace `save:"rec"`
+	uts     *UTSNamespace  `save:"rec"`
+	ipc     *IPCNamespace  `save:"rec"`
+	comm    string         `save:"rec"`
 	// childPIDNS is where the next clone puts its child (unshare, setns).
-	childPIDNS *PIDNamespace
+	childPIDNS *PIDNamespace `save:"rec"`
 
 	// atomic
-	pid       atomic.Pointer[PID] // TID; exec by a thread that is not the leader changes it
-	creds     atomic.Pointer[cred.Creds]
-	seccomp   atomic.Pointer[seccompFilters]
-	work      atomic.Bool // something to do before the next guest instruction
-	inGuest   atomic.Bool // Switch is, or is about to be, running
-	killed    atomic.Bool // SIGKILL or group exit: killable waits end
-	phase     atomic.Uint32
-	acct      accounting
-	misc      taskMisc
-	vforkDone atomic.Pointer[waitq.Waiter] // the parent waiting in vfork
+	pid       atomic.Pointer[PID]            `save:"rec"` // TID; exec by a thread that is not the leader changes it
+	creds     atomic.Pointer[cred.Creds]     `save:"rec"`
+	seccomp   atomic.Pointer[seccompFilters] `save:"rec"`
+	work      atomic.Bool                    `save:"rebuilt"`                   // something to do before the next guest instruction
+	inGuest   atomic.Bool                    `save:"none: false while stopped"` // Switch is, or is about to be, running
+	killed    atomic.Bool                    `save:"rec"`                       // SIGKILL or group exit: killable waits end
+	phase     atomic.Uint32                  `save:"rebuilt"`
+	acct      accounting                     `save:"rec"`
+	misc      taskMisc                       `save:"rec"`
+	vforkDone atomic.Pointer[waitq.Waiter]   `save:"rec"` // the parent waiting in vfork
 }
 
 // taskAddrs are guest addresses registered by system calls.
 type taskAddrs struct {
-	clearChildTID uint64 // set_tid_address(2)
-	robustList    uint64 // set_robust_list(2)
+	clearChildTID uint64 `save:"rec"` // set_tid_address(2)
+	robustList    uint64 `save:"rec"` // set_robust_list(2)
 }
 
 // taskMisc are small settings of prctl(2) and sched_*(2) that have no effect
 // on how the Sentry runs the task.
 type taskMisc struct {
-	timerSlack  atomic.Uint64
-	nice        atomic.Int32
-	policy      atomic.Int32
-	rtPriority  atomic.Int32
-	affinity    atomic.Pointer[[]byte]
-	personality atomic.Uint32
-	ioprio      atomic.Int32
-	thpDisable  atomic.Bool
+	timerSlack  atomic.Uint64          `save:"rec"`
+	nice        atomic.Int32           `save:"rec"`
+	policy      atomic.Int32           `save:"rec"`
+	rtPriority  atomic.Int32           `save:"rec"`
+	affinity    atomic.Pointer[[]byte] `save:"rec"`
+	personality atomic.Uint32          `save:"rec"`
+	ioprio      atomic.Int32           `save:"rec"`
+	thpDisable  atomic.Bool            `save:"rec"`
 }
 
 // phases of a task, for State and for freezing.

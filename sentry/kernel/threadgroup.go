@@ -16,60 +16,61 @@ import (
 // what Linux keeps in signal_struct.
 type ThreadGroup struct {
 	// immutable
-	k         *Kernel
-	container *Container
+	k         *Kernel    `save:"rebuilt"`
+	container *Container `save:"rebuilt"`
 	// execID names the process to the shim, with isInit or isExec set; it is
 	// empty for what the guest itself forked.
-	execID         string
-	isInit, isExec bool
+	execID string `save:"none: no image has an exec'd process"`
+	isInit bool   `save:"rec"`
+	isExec bool   `save:"none: no image has an exec'd process"`
 	// execBorn: exec'd or a descendant of such a process, which no image has.
-	execBorn  bool
-	startTime int64 // monotonic ns; Start sets it anew
-	pid       *PID  // TGID
+	execBorn  bool  `save:"none: such processes are left out"`
+	startTime int64 `save:"rec"` // monotonic ns; Start sets it anew
+	pid       *PID  `save:"rec"` // TGID
 
 	// k.mu guards:
-	leader     *Task
-	parent     *ThreadGroup // nil: made by the Sentry, or reparented to nobody
-	parentTask *Task        // the thread that forked, for __WNOTHREAD
-	children   []*ThreadGroup
-	pgrp       *processGroup
-	exitSignal int32 // sent to the parent at exit; 0 none
-	exitState  exitState
-	waitStatus int32 // wait(2) status, valid from zombie on
-	didExec    bool  // for setpgid's EACCES
-	subreaper  bool  // PR_SET_CHILD_SUBREAPER
+	leader     *Task          `save:"rec"`
+	parent     *ThreadGroup   `save:"rec"` // nil: made by the Sentry, or reparented to nobody
+	parentTask *Task          `save:"rec"` // the thread that forked, for __WNOTHREAD
+	children   []*ThreadGroup `save:"rebuilt"`
+	pgrp       *processGroup  `save:"rec"`
+	exitSignal int32          `save:"rec"` // sent to the parent at exit; 0 none
+	exitState  exitState      `save:"rec"`
+	waitStatus int32          `save:"rec"` // wait(2) status, valid from zombie on
+	didExec    bool           `save:"rec"` // for setpgid's EACCES
+	subreaper  bool           `save:"rec"` // PR_SET_CHILD_SUBREAPER
 	// hasSubreaper is set if an ancestor was a subreaper at fork.
-	hasSubreaper bool
+	hasSubreaper bool `save:"rec"`
 	// childTimes are the resources of waited-for children.
-	childTimes usage
+	childTimes usage `save:"rec"`
 	// deadTimes are the resources of released threads.
-	deadTimes usage
+	deadTimes usage `save:"rec"`
 	// execer is the task that runs execve and waits for the others to go.
-	execer *Task
+	execer *Task `save:"none: an exec is over before the cut"`
 	// started is set once a task of it may run guest code; CreateProcess
 	// leaves that to Start.
-	started bool
+	started bool `save:"rebuilt"`
 	// discarded: killed before Start.
-	discarded bool
+	discarded bool `save:"none: never started"`
 
 	// k.mu and sigmu guard (either to read, both to write):
-	tasks []*Task
+	tasks []*Task `save:"rec"`
 
 	// sigmu guards (Linux's siglock):
-	sigmu ksync.Mutex
-	sig   groupSignals
+	sigmu ksync.Mutex  `save:"rebuilt"`
+	sig   groupSignals `save:"rec"`
 
 	// childQ is notified when a child changes state: wait(2) sleeps here.
-	childQ waitq.Queue
+	childQ waitq.Queue `save:"rebuilt"`
 
 	// atomic
-	limits         atomic.Pointer[[linux.RLIM_NLIMITS]unix.Rlimit]
-	oomScoreAdj    atomic.Int32
-	oomScoreAdjMin atomic.Int32 // what a task without CAP_SYS_RESOURCE may go down to
-	dumpable       atomic.Int32
-	oomVictim      atomic.Int64 // when the OOM killer chose it (monotonic ns), 0: not
+	limits         atomic.Pointer[[linux.RLIM_NLIMITS]unix.Rlimit] `save:"rec"`
+	oomScoreAdj    atomic.Int32                                    `save:"rec"`
+	oomScoreAdjMin atomic.Int32                                    `save:"rec"` // what a task without CAP_SYS_RESOURCE may go down to
+	dumpable       atomic.Int32                                    `save:"rec"`
+	oomVictim      atomic.Int64                                    `save:"none: it dies"` // when the OOM killer chose it (monotonic ns), 0: not
 
-	timers groupTimers
+	timers groupTimers `save:"rec"`
 }
 
 // exitState is how far a thread group is on its way out.

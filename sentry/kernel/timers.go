@@ -13,14 +13,14 @@ import (
 
 // groupTimers are the interval and POSIX timers of a process.
 type groupTimers struct {
-	mu ksync.Mutex
+	mu ksync.Mutex `save:"rebuilt"`
 	// mu guards:
-	real  *clock.Timer // ITIMER_REAL
-	cpu   [2]*cpuTimer // ITIMER_VIRTUAL, ITIMER_PROF
-	limit *cpuTimer    // RLIMIT_CPU
-	posix map[int32]*posixTimer
-	next  int32
-	dead  bool
+	real  *clock.Timer          `save:"rec"` // ITIMER_REAL
+	cpu   [2]*cpuTimer          `save:"rec"` // ITIMER_VIRTUAL, ITIMER_PROF
+	limit *cpuTimer             `save:"rec"` // RLIMIT_CPU
+	posix map[int32]*posixTimer `save:"rec"`
+	next  int32                 `save:"rec"`
+	dead  bool                  `save:"rebuilt"`
 }
 
 // itimers bounds how many POSIX timers a process may have; Linux counts them
@@ -129,17 +129,17 @@ func (tg *ThreadGroup) cpuClock(both bool) func() int64 {
 // cpuTimer runs on CPU time: it looks at the clock when it could have expired
 // at the earliest, less often while nothing runs.
 type cpuTimer struct {
-	clk  func() int64
-	now  *clock.Clock
-	fire func(uint64)
+	clk  func() int64 `save:"rebuilt"`
+	now  *clock.Clock `save:"rebuilt"`
+	fire func(uint64) `save:"rebuilt"`
 
-	mu ksync.Mutex
+	mu ksync.Mutex `save:"rebuilt"`
 	// mu guards:
-	expires  int64 // CPU time; 0 disarmed
-	interval int64
-	last     int64 // CPU time at the last look
-	pause    int64 // ns between looks while idle
-	host     *clock.Timer
+	expires  int64        `save:"rec"` // CPU time; 0 disarmed
+	interval int64        `save:"rec"`
+	last     int64        `save:"none: paces the looks"` // CPU time at the last look
+	pause    int64        `save:"none: paces the looks"` // ns between looks while idle
+	host     *clock.Timer `save:"rebuilt"`
 }
 
 func newCPUTimer(now *clock.Clock, clk func() int64, fire func(uint64)) *cpuTimer {
