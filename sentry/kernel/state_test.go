@@ -334,3 +334,26 @@ func TestChainProcessChecks(t *testing.T) {
 	}
 	t.Log(n, " moves")
 }
+
+// TestSaveCases runs testdata/c/ckpt.c: original and copies must not notice.
+func TestSaveCases(t *testing.T) {
+	b := buildC(t, "ckpt.c")
+	r := newRig(t, 0, nil)
+	r.write("/bin/ckpt", b, 0o755)
+	r.start("", "/bin/sh", "-c", "/bin/ckpt "+os.Getenv("CKPT_CASE")+"; exit $?")
+	r.waitOut("ready\n")
+	time.Sleep(300 * time.Millisecond)
+	img := r.save()
+	if e := r.wait(); e.status != 0 {
+		t.Errorf("original: status %d: %s", e.status, r.read("/out."))
+	}
+	for range 2 {
+		c := img.restore(t)
+		c.startRestored()
+		time.Sleep(200 * time.Millisecond)
+		img = c.save()
+		if e := c.wait(); e.status != 0 || !strings.HasSuffix(c.read("/out."), "ok all\n") {
+			t.Errorf("copy: status %d: %s", e.status, c.read("/out."))
+		}
+	}
+}
