@@ -15,6 +15,7 @@ import (
 	"runsc/sentry/mem"
 	"runsc/sentry/platform"
 	"runsc/sentry/seccompbpf"
+	"runsc/sentry/state"
 	"runsc/sentry/vfs"
 )
 
@@ -34,6 +35,7 @@ type container struct {
 	mu sync.Mutex
 	// mu guards:
 	init      *kernel.ThreadGroup
+	restore   *pendingRestore // until start, of a container from an image
 	started   bool
 	destroyed bool
 }
@@ -64,6 +66,11 @@ func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileS
 		if c.seccomp, err = seccompbpf.NewProfile(l.Seccomp); err != nil {
 			return nil, errInvalid("%v", err)
 		}
+	}
+	if req.Restore != nil {
+		c.restore = &pendingRestore{req, newFileSet(fds.files)}
+		fds.files = nil
+		return c, nil
 	}
 	if c.mounts, err = s.mountTree(c, req, fds); err != nil {
 		return nil, err
@@ -101,6 +108,9 @@ func (c *container) kernelConfig(req *controlapi.CreateContainerRequest) kernel.
 
 // initPID is init's number in the sandbox's root pid namespace.
 func (c *container) initPID() int {
+	if c.init == nil {
+		return 0 // of a container to be restored
+	}
 	return int(c.init.PID().In(c.sentry.kernel.RootPIDNamespace()))
 }
 
@@ -114,8 +124,27 @@ func (c *container) start() (int, error) {
 	case c.started:
 		return 0, controlapi.Errorf(controlapi.CodeFailedPrecondition, "container %q was started before", c.id)
 	}
+	var pages *state.Restore
+	if p := c.restore; p != nil {
+		c.restore = nil
+		var err error
+		if pages, err = c.restoreProcesses(p); err != nil {
+			return 0, err
+		}
+		c.init = c.kernel.InitProcess()
+		c.init.Leader().WithMountNamespace(func(ns *vfs.Namespace) {
+			ns.IncRef()
+			c.mounts = ns
+		})
+	}
+	if c.init == nil {
+		return 0, controlapi.Errorf(controlapi.CodeFailedPrecondition, "container %q could not be restored", c.id)
+	}
 	if err := c.init.Start(); err != nil {
 		return 0, err
+	}
+	if pages != nil {
+		c.watchPages(pages)
 	}
 	c.started = true
 	return c.initPID(), nil
@@ -212,6 +241,9 @@ func (c *container) destroy() error {
 			return err
 		}
 		c.sentry.proc.Forget(c.kernel)
+	}
+	if c.restore != nil {
+		c.restore.fds.close()
 	}
 	if c.mounts != nil {
 		c.mounts.DecRef()

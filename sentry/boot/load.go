@@ -190,6 +190,7 @@ func (c *container) standardFile(who *caller, rootFS *vfs.FSContext, n, index in
 	}
 	f, err := newHostFile(hf, n, flags)
 	if err == nil {
+		host.SetSlot(f, n)
 		err = f.Inode().SetStat(who, &vfs.SetStat{UID: &uid})
 	}
 	return f, err

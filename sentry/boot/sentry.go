@@ -35,6 +35,7 @@ type Sentry struct {
 	// mu guards:
 	containers map[string]*container
 	root       *container // the pod's first container
+	save       *saving    // nil when none is under way
 	finished   bool
 }
 
@@ -59,9 +60,6 @@ func (s *Sentry) CreateContainer(req *controlapi.CreateContainerRequest, files [
 	s.mu.Unlock()
 	if dup {
 		return nil, nil, controlapi.Errorf(controlapi.CodeAlreadyExists, "container %q exists in this sandbox", req.ID)
-	}
-	if req.Restore != nil {
-		return nil, nil, controlapi.Errorf(controlapi.CodeUnimplemented, "restore is not built in yet")
 	}
 	c, err := s.newContainer(req, fds)
 	if err != nil {
@@ -187,22 +185,6 @@ func (s *Sentry) DestroyContainer(id string) error {
 	defer s.mu.Unlock()
 	delete(s.containers, id)
 	return nil
-}
-
-// Checkpoint saves a container.
-func (s *Sentry) Checkpoint(req *controlapi.CheckpointRequest, files []*os.File) (*controlapi.CheckpointResponse, error) {
-	fds := newFileSet(files)
-	defer fds.close()
-	if _, err := s.find(req.ID); err != nil {
-		return nil, err
-	}
-	return nil, controlapi.Errorf(controlapi.CodeUnimplemented, "checkpoint is not built in yet")
-}
-
-// CancelCheckpoint makes Checkpoint of a container fail.
-func (s *Sentry) CancelCheckpoint(id string) error {
-	_, err := s.find(id)
-	return err
 }
 
 // Shutdown ends the sandbox.

@@ -213,3 +213,6 @@ func readBounded(r io.Reader, n int) ([]byte, error) {
 	}
 	return p, nil
 }
+
+// Checksum returns the CRC-32C of p.
+func Checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }

@@ -113,3 +113,6 @@ func (random) Ioctl(c vfs.Caller, f *vfs.File, m mem.Memory, cmd uint32, arg uin
 	}
 	return 0, unix.EINVAL
 }
+
+// OpenNull returns an open /dev/null that is on no file system.
+func OpenNull(flags uint32) *vfs.File { return vfs.NewAnonFile("/dev/null", null{}, flags) }

@@ -220,3 +220,13 @@ func (in *instance) cpuHeader(b *bytes.Buffer, indent int) {
 	}
 	b.WriteByte('\n')
 }
+
+// CPUFlags are the processor's features that guests are shown.
+func (s *System) CPUFlags() []string {
+	for _, l := range s.hostCPU() {
+		if l.key == "flags" {
+			return strings.Fields(l.value)
+		}
+	}
+	return nil
+}

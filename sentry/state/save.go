@@ -1,0 +1,183 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"runsc/pkg/imagefmt"
+	"runsc/sentry/image"
+	"runsc/sentry/kernel"
+	"runsc/sentry/mem"
+	"runsc/sentry/mm"
+	"runsc/sentry/vfs"
+)
+
+// metaID is the number of the one Meta record; ids of Saver count from 1 and
+// never reach it.
+const metaID image.ID = 1 << 62
+
+// Options say what is saved and how.
+type Options struct {
+	Containers []*kernel.Container
+	Memory     *mem.File
+	Caller     vfs.Caller
+	// Kernel, Index and Pages are the files of the image, empty.
+	Kernel, Index, Pages *os.File
+	// Validate records sizes and times of open host files.
+	Validate bool
+	Compress bool
+	// LeavePaused leaves the containers paused when all is written.
+	LeavePaused bool
+}
+
+// Save writes an image of the containers and returns its manifest, without
+// what only the shim knows. The containers run on, or stay paused if they
+// were, also on an error. The tasks stand still while records are written, not
+// while memory is. ctx cancels it.
+func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
+	pw, err := image.NewPageWriter(o.Pages, o.Index, o.Compress)
+	if err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	resume, err := stop(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { resume() }()
+	records, set, err := saveRecords(o)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := o.Memory.BeginSnapshot(set, pw)
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin a snapshot of memory: %w", err)
+	}
+	defer snap.Close()
+	swapAll(o.Containers)
+	if o.LeavePaused {
+		for _, c := range o.Containers {
+			if err := c.Pause(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	resume()
+	resume = func() {}
+	pause := time.Since(started)
+
+	stopWatch := context.AfterFunc(ctx, func() { snap.Fail(context.Cause(ctx)) })
+	defer stopWatch()
+	m, err := finish(o, pw, snap, records)
+	if err != nil {
+		if o.LeavePaused {
+			for _, c := range o.Containers {
+				c.Resume()
+			}
+		}
+		return nil, err
+	}
+	m.PauseNanos = int64(pause)
+	return m, nil
+}
+
+// stop stops all containers; the function returned lets them run on.
+func stop(ctx context.Context, o Options) (resume func(), err error) {
+	for i, c := range o.Containers {
+		if err := c.StopForSave(ctx); err != nil {
+			for _, c := range o.Containers[:i] {
+				c.ResumeAfterSave()
+			}
+			return nil, fmt.Errorf("cannot stop container %s: %w", c.ID(), err)
+		}
+	}
+	return func() {
+		for _, c := range o.Containers {
+			c.ResumeAfterSave()
+		}
+	}, nil
+}
+
+// saveRecords makes kernel.img, in memory: the tasks stand still.
+func saveRecords(o Options) ([]byte, *mem.FrameSet, error) {
+	var out bytes.Buffer
+	w := image.NewWriter(&out)
+	set := &mem.FrameSet{}
+	env := &kernel.SaveEnv{SaveEnv: &vfs.SaveEnv{Saver: image.NewSaver(w), Frames: set, Caller: o.Caller, Validate: o.Validate}}
+	for _, c := range o.Containers {
+		if err := c.Save(env); err != nil {
+			return nil, nil, fmt.Errorf("container %s: %w", c.ID(), err)
+		}
+	}
+	if err := env.Finish(); err != nil {
+		return nil, nil, err
+	}
+	frames, err := o.Memory.SaveFrames(env.Saver, set)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := env.Put(image.KindMeta, &image.Meta{ID: metaID, Frames: frames}); err != nil {
+		return nil, nil, err
+	}
+	if _, err := w.Close(); err != nil {
+		return nil, nil, err
+	}
+	return out.Bytes(), set, nil
+}
+
+// swapAll takes the access to the snapshot's memory from all tasks of the
+// containers, those made by exec too.
+func swapAll(containers []*kernel.Container) {
+	seen := map[*mm.MM]bool{}
+	for _, c := range containers {
+		for _, tg := range c.Processes() {
+			tg.WithMM(func(m *mm.MM) {
+				if !seen[m] {
+					seen[m] = true
+					m.SwapForSnapshot()
+				}
+			})
+		}
+	}
+}
+
+// finish writes what the guest need not wait for.
+func finish(o Options, pw *image.PageWriter, snap *mem.Snapshot, records []byte) (*imagefmt.Manifest, error) {
+	if _, err := o.Kernel.Write(records); err != nil {
+		return nil, fmt.Errorf("%s: %w", imagefmt.KernelFile, plain(err))
+	}
+	if err := snap.Write(); err != nil {
+		return nil, fmt.Errorf("%s: %w", imagefmt.PagesFile, plain(err))
+	}
+	pages, imgBytes, idxBytes, err := pw.Close()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", imagefmt.PagesFile, plain(err))
+	}
+	m := &imagefmt.Manifest{
+		Magic: imagefmt.ManifestMagic, Format: imagefmt.Format, Arch: runtime.GOARCH, Pages: pages,
+		Validate: o.Validate, Compressed: o.Compress,
+		Files: map[string]imagefmt.ManifestFileInfo{
+			imagefmt.KernelFile: {Size: int64(len(records)), CRC32C: image.Checksum(records)},
+			imagefmt.IndexFile:  {Size: int64(idxBytes)},
+			imagefmt.PagesFile:  {Size: int64(imgBytes)},
+		},
+	}
+	for _, c := range o.Containers {
+		m.Containers = append(m.Containers, imagefmt.ManifestContainer{ID: c.ID()})
+	}
+	return m, nil
+}
+
+// plain strips the name that os gives a descriptor of the control channel.
+func plain(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
