@@ -19,14 +19,14 @@ const (
 
 // Options are the options of level SOL_SOCKET that are plain values.
 type Options struct {
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	flags              map[int32]bool
-	sndBuf, rcvBuf     int32
-	sndTimeo, rcvTimeo int64 // ns, 0: none
-	rcvLowat           int32
-	priority, mark     int32
-	linger             [2]int32
+	flags              map[int32]bool `save:"rec"`
+	sndBuf, rcvBuf     int32          `save:"rec"`
+	sndTimeo, rcvTimeo int64          `save:"rec"` // ns, 0: none
+	rcvLowat           int32          `save:"rec"`
+	priority, mark     int32          `save:"rec"`
+	linger             [2]int32       `save:"rec"`
 }
 
 // flagOptions are the options that are on or off.

@@ -130,6 +130,7 @@ type RestoreEnv struct {
 	depth     int
 	later     []func() error
 	cleanup   []func()
+	undo      []func()
 	owned     map[image.ID]bool
 	loose     map[image.ID]Filesystem // those that nobody releases
 	devs      map[uint64]uint64       // saved device numbers and what they became
@@ -149,6 +150,10 @@ func (e *RestoreEnv) Later(fn func() error) { e.later = append(e.later, fn) }
 // Cleanup calls fn at the end, whether the restore succeeds or not: for the
 // references that the environment itself holds.
 func (e *RestoreEnv) Cleanup(fn func()) { e.cleanup = append(e.cleanup, fn) }
+
+// Undo calls fn at the end of a restore that fails: for what an object that
+// nobody releases has put into tables.
+func (e *RestoreEnv) Undo(fn func()) { e.undo = append(e.undo, fn) }
 
 // Finish does what was put off and drops the references of the environment.
 // Nothing is restored after it. On an error the caller drops what it has.
@@ -175,7 +180,10 @@ func (e *RestoreEnv) Abort() {
 	for _, fs := range e.loose {
 		fs.Release()
 	}
-	e.later, e.cleanup, e.loose = nil, nil, nil
+	for i := len(e.undo) - 1; i >= 0 && !e.done; i-- {
+		e.undo[i]()
+	}
+	e.later, e.cleanup, e.loose, e.undo = nil, nil, nil, nil
 }
 
 // maxDepth bounds how deeply records may refer to one another.

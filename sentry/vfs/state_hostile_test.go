@@ -11,6 +11,7 @@ import (
 	"runsc/pkg/ref"
 	"runsc/sentry/fs/anon"
 	"runsc/sentry/image"
+	"runsc/sentry/sock/afunix"
 	"runsc/sentry/vfs"
 )
 
@@ -32,6 +33,26 @@ func TestHostile(t *testing.T) {
 	w.must(ep.Add(ev, w.install(ev), unix.EPOLLIN, 1))
 	w.must(vfs.MknodAt(w.c, w.at("/tmp/fifo"), unix.S_IFIFO|0o600, 0))
 	w.install(w.open("/tmp/fifo", unix.O_RDWR))
+	a, b := w.pair(unix.SOCK_STREAM)
+	w.send(a, "data", w.get(b))
+	l, err := afunix.New(unix.SOCK_SEQPACKET)
+	w.must(err)
+	addr := append([]byte{unix.AF_UNIX, 0}, "/tmp/sock\x00"...)
+	w.must(l.Bind(w.c, w.fs, addr))
+	w.must(l.Listen(w.c, 5))
+	w.socket(l)
+	client, err := afunix.New(unix.SOCK_SEQPACKET)
+	w.must(err)
+	_, err = client.Connect(w.c, w.fs, addr)
+	w.must(err)
+	w.socket(client)
+	in := anon.NewInotify()
+	w.install(vfs.NewAnonFile("i", in, unix.O_RDONLY))
+	p, err := vfs.LookupAt(w.c, w.at("/tmp"))
+	w.must(err)
+	_, err = in.Add(p, unix.IN_CREATE)
+	p.DecRef()
+	w.must(err)
 	good := w.save(false)
 	recs := splitRecords(t, good.kernel)
 	n := newWorld(t, w.root, w.vol)
@@ -45,6 +66,8 @@ func TestHostile(t *testing.T) {
 			x.DecRef()
 		}
 		n.drop()
+		s2, _ := afunix.New(unix.SOCK_STREAM)
+		s2.Release() // collects sockets in flight
 		vfs.DropCaches()
 		if l := ref.Leaks(before); l != "" {
 			t.Fatalf("%s (%v): left over: %s", what, err, l)

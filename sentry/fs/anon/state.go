@@ -160,6 +160,7 @@ func restoreInotify(e *vfs.RestoreEnv, rec *image.Inotify) (_ *Inotify, err erro
 		in.events = append(in.events, ev)
 		in.bytes += ev.size()
 	}
+	e.Undo(in.Release)
 	return in, nil
 }
 

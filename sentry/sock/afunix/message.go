@@ -21,11 +21,11 @@ const (
 
 // message is a part of an inbox, struct sk_buff.
 type message struct {
-	data  []byte
-	off   int // bytes of data that were received
-	files []*vfs.File
-	creds sock.Creds
-	from  []byte // sockaddr
+	data  []byte      `save:"rec"`
+	off   int         `save:"none: what was received is left out"` // bytes of data that were received
+	files []*vfs.File `save:"rec"`
+	creds sock.Creds  `save:"rec"`
+	from  []byte      `save:"rec"` // sockaddr
 }
 
 // hasRoom tells whether from may send something to s.

@@ -25,30 +25,30 @@ const (
 // Socket is an AF_UNIX socket, struct unix_sock.
 type Socket struct {
 	// immutable after New
-	typ  int32
-	opts *sock.Options
+	typ  int32         `save:"rec"`
+	opts *sock.Options `save:"rec"`
 
-	mu sync.Mutex
+	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	state   state
-	inbox   []*message
-	bytes   int  // what the inbox takes
-	eof     bool // nothing more will arrive
-	err     unix.Errno
-	shutRd  bool
-	shutWr  bool
-	peer    *Socket
-	gone    bool       // the peer is closed
-	creds   sock.Creds // the peer's; a listener's own
-	hasCred bool
-	backlog int
-	pending []*Socket
-	blocked map[*Socket]struct{} // senders that wait for room
-	addr    []byte               // sockaddr, nil: not bound
-	name    string               // abstract name in the table
-	path    vfs.Path             // reference, of the node bound to
+	state   state                `save:"rec"`
+	inbox   []*message           `save:"rec"`
+	bytes   int                  `save:"rebuilt"` // what the inbox takes
+	eof     bool                 `save:"rec"`     // nothing more will arrive
+	err     unix.Errno           `save:"rec"`
+	shutRd  bool                 `save:"rec"`
+	shutWr  bool                 `save:"rec"`
+	peer    *Socket              `save:"rec"`
+	gone    bool                 `save:"rec"` // the peer is closed
+	creds   sock.Creds           `save:"rec"` // the peer's; a listener's own
+	hasCred bool                 `save:"rec"`
+	backlog int                  `save:"rec"`
+	pending []*Socket            `save:"rec"`
+	blocked map[*Socket]struct{} `save:"rec"` // senders that wait for room
+	addr    []byte               `save:"rec"` // sockaddr, nil: not bound
+	name    string               `save:"rec"` // abstract name in the table
+	path    vfs.Path             `save:"rec"` // reference, of the node bound to
 
-	queue waitq.Queue
+	queue waitq.Queue `save:"rebuilt"`
 }
 
 var (
