@@ -12,6 +12,7 @@ import (
 	"runsc/pkg/waitq"
 	"runsc/sentry/arch"
 	"runsc/sentry/fs/anon"
+	"runsc/sentry/fs/dev"
 	"runsc/sentry/fs/tmpfs"
 	"runsc/sentry/mem"
 	"runsc/sentry/pipe"
@@ -127,6 +128,22 @@ func TestSaveFiles(t *testing.T) {
 	n.out[0].WriteString("input")
 	if s := n.read(n.get(0), 10); s != "input" {
 		t.Errorf("stdin has %q", s)
+	}
+	// Once more, to a task without streams, and from there to one with them.
+	silent := newWorld(t, w.root, w.vol)
+	t.Cleanup(silent.close)
+	silent.newStream = func(int) (*vfs.File, error) { return dev.OpenNull(unix.O_RDWR), nil }
+	silent.restore(n.save(false))
+	if s := silent.read(silent.get(0), 10); s != "" {
+		t.Errorf("no stdin has %q", s)
+	}
+	silent.write(silent.get(1), "lost")
+	loud := newWorld(t, w.root, w.vol)
+	t.Cleanup(loud.close)
+	loud.restore(silent.save(false))
+	loud.write(loud.get(1), "heard")
+	if k, err := loud.out[1].Read(b); err != nil || string(b[:k]) != "heard" {
+		t.Errorf("stdout got %q, %v", b[:k], err)
 	}
 	// Once more, from the copy.
 	n2, _ := n.again()

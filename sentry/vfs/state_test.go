@@ -35,6 +35,7 @@ type world struct {
 	mf        *mem.File
 	cl        *gofer.Client
 	clock     *clock.Clock
+	newStream func(n int) (*vfs.File, error)
 	newFS     func(typ, source, options string) (vfs.Filesystem, error)
 
 	ns  *vfs.Namespace
@@ -112,6 +113,9 @@ func newProc(typ, source, options string) (vfs.Filesystem, error) {
 }
 
 func (w *world) stream(n int) (*vfs.File, error) {
+	if w.newStream != nil {
+		return w.newStream(n)
+	}
 	fd, err := unix.FcntlInt(w.in[n].Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

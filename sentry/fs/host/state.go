@@ -81,7 +81,11 @@ func init() {
 		}
 		i, ok := x.(*inode)
 		if !ok {
-			return none{}, nil // a task without that stream
+			var in image.HostStream
+			if err := e.Get(image.KindHostStream, rec.Stream, &in); err != nil {
+				return nil, err
+			}
+			return &none{in.Slot, rec.Flags}, nil // a task without that stream
 		}
 		return i.restoredOps(rec.Flags), nil
 	})
@@ -101,22 +105,37 @@ func (i *inode) restoredOps(flags uint32) vfs.FileOps {
 }
 
 // none is a stream that the new task does not have: it acts like the null
-// device.
-type none struct{}
+// device. A later checkpoint knows it as the stream that it stands for.
+type none struct {
+	slot  int    `save:"rec"`
+	flags uint32 `save:"rec"`
+}
+
+// StateKind implements vfs.StateSaver.
+func (n *none) StateKind() image.Kind { return image.KindHostOps }
+
+// SaveState implements vfs.StateSaver.
+func (n *none) SaveState(e *vfs.SaveEnv, id image.ID) error {
+	stream, _ := e.ID(&image.HostStream{}) // a number of its own
+	if err := e.Put(image.KindHostStream, &image.HostStream{ID: stream, Slot: n.slot}); err != nil {
+		return err
+	}
+	return e.Put(image.KindHostOps, &image.HostOps{ID: id, Stream: stream, Flags: n.flags})
+}
 
 // Release implements vfs.FileOps.
-func (none) Release() {}
+func (*none) Release() {}
 
 // Ready implements vfs.FileOps.
-func (none) Ready(mask waitq.Mask) waitq.Mask {
+func (*none) Ready(mask waitq.Mask) waitq.Mask {
 	return mask & (waitq.In | waitq.Out | waitq.RdNorm | waitq.WrNorm)
 }
 
 // Read implements vfs.Reader.
-func (none) Read(vfs.Caller, *vfs.File, *mem.UserBuf) (int, error) { return 0, nil }
+func (*none) Read(vfs.Caller, *vfs.File, *mem.UserBuf) (int, error) { return 0, nil }
 
 // Write implements vfs.Writer.
-func (none) Write(_ vfs.Caller, _ *vfs.File, src *mem.UserBuf) (int, error) {
+func (*none) Write(_ vfs.Caller, _ *vfs.File, src *mem.UserBuf) (int, error) {
 	n := src.Len()
 	src.Skip(n)
 	return n, nil
