@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -36,6 +37,10 @@ type procIO struct {
 	// out counts the goroutines that copy output.
 	out sync.WaitGroup
 
+	// ending is closed when output is waited for no longer than patience allows.
+	ending  chan struct{}
+	endOnce sync.Once
+
 	logger *logger // of a binary:// URI, or nil
 
 	mu sync.Mutex
@@ -47,7 +52,7 @@ type procIO struct {
 
 // openStdio opens the streams. It never waits for a client.
 func openStdio(names stdioNames, id, namespace string) (_ *procIO, err error) {
-	p := &procIO{}
+	p := &procIO{ending: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -149,57 +154,106 @@ func (p *procIO) openStdin(name string) error {
 
 // openOutput connects output stream i to a fifo or a file.
 func (p *procIO) openOutput(i int, name string) error {
-	var to, also *os.File
+	var to, keep *os.File
+	var err error
 	switch scheme := schemeOf(name); scheme {
 	case "":
-		f, keep, err := openOutputFifo(name)
-		if err != nil {
-			return err
+		if to, keep, err = openOutputFifo(name); errors.Is(err, unix.ENXIO) {
+			err = nil // the client opens it later
 		}
-		to, also = f, keep
 	case "file":
-		u, err := url.Parse(name)
-		if err != nil {
+		var u *url.URL
+		if u, err = url.Parse(name); err != nil {
 			return fail(errdefs.ErrInvalidArgument, "%v", err)
 		}
-		if err := os.MkdirAll(filepath.Dir(u.Path), 0o755); err != nil {
-			return err
-		}
-		if to, err = os.OpenFile(u.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
-			return err
+		if err = os.MkdirAll(filepath.Dir(u.Path), 0o755); err == nil {
+			to, err = os.OpenFile(u.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 		}
 	default:
-		return fail(errdefs.ErrInvalidArgument, "scheme %q of a log URI is not known", scheme)
+		err = fail(errdefs.ErrInvalidArgument, "scheme %q of a log URI is not known", scheme)
+	}
+	if err != nil {
+		return err
 	}
 	ours, theirs, err := pipe(readEnd)
 	if err != nil {
-		to.Close()
-		if also != nil {
-			also.Close()
-		}
+		closeFiles(to, keep)
 		return err
 	}
 	p.guest[i] = theirs
-	ends := []io.Closer{to, ours}
-	if also != nil {
-		ends = append(ends, also)
-	}
-	p.closers = append(p.closers, ends...)
+	p.own(ours, to, keep)
 	p.out.Add(1)
 	go func() {
 		defer p.out.Done()
+		if to == nil {
+			to, keep = p.awaitClient(name)
+		}
 		copyOut(to, ours)
 		// The client sees the end now, not when the process is deleted.
-		for _, e := range ends {
-			e.Close()
-		}
+		closeFiles(to, ours, keep)
 	}()
 	return nil
 }
 
-// openOutputFifo opens a fifo for writing without waiting for a reader. The
-// reading end that makes this possible stays open: a client that goes away
-// (containerd restarting) must not end the guest with SIGPIPE.
+// own has close close the files, those that are not nil, at once if it was called.
+func (p *procIO) own(files ...*os.File) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		closeFiles(files...)
+		return
+	}
+	for _, f := range files {
+		if f != nil {
+			p.closers = append(p.closers, f)
+		}
+	}
+}
+
+func closeFiles(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+const (
+	clientPoll = 100 * time.Millisecond // longest pause between two looks for a client
+	// clientPatience is for a client that is not there at the process's end.
+	clientPatience = time.Second
+)
+
+// awaitClient opens a fifo when its client has. The output of a short process
+// waits in the pipe until then: a fifo that we fill and close before the client
+// opens it loses what is in it, and leaves the client waiting for a writer. The
+// files are nil if no client comes.
+func (p *procIO) awaitClient(name string) (to, keep *os.File) {
+	ending := p.ending
+	var late <-chan time.Time
+	for pause := time.Millisecond; ; pause = min(2*pause, clientPoll) {
+		to, keep, err := openOutputFifo(name)
+		if err == nil {
+			p.own(to, keep)
+			return to, keep
+		}
+		if !errors.Is(err, unix.ENXIO) {
+			slog.Warn("output is dropped", "err", err)
+			return nil, nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ending:
+			ending, late = nil, time.After(clientPatience)
+		case <-late:
+			return nil, nil
+		}
+	}
+}
+
+// openOutputFifo opens a fifo for writing; it is ENXIO if nobody has it open for
+// reading. The reading end that is opened as well stays open: a client that goes
+// away (containerd restarting) must not end the guest with SIGPIPE.
 func openOutputFifo(name string) (to, keep *os.File, err error) {
 	st, err := os.Stat(name)
 	if err != nil {
@@ -209,11 +263,11 @@ func openOutputFifo(name string) (to, keep *os.File, err error) {
 		to, err = os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
 		return to, nil, err
 	}
-	if keep, err = os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
+	if to, err = os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
 		return nil, nil, err
 	}
-	if to, err = os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
-		keep.Close()
+	if keep, err = os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
+		to.Close()
 		return nil, nil, err
 	}
 	return to, keep, nil
@@ -223,13 +277,14 @@ func openOutputFifo(name string) (to, keep *os.File, err error) {
 var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
 // copyOut copies until the guest's last descriptor is closed, or close. Output
-// that cannot be written is dropped: the guest must not hang for it.
+// that cannot be written, or has no client (to is nil), is dropped: the guest
+// must not hang for it.
 func copyOut(to, from *os.File) {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
 	for {
 		n, err := from.Read(*buf)
-		if n > 0 {
+		if n > 0 && to != nil {
 			if _, werr := to.Write((*buf)[:n]); errors.Is(werr, os.ErrClosed) {
 				return
 			}
@@ -290,6 +345,7 @@ func (p *procIO) closeStdin() {
 
 // drain waits until all output is copied, at most for the given time.
 func (p *procIO) drain(patience time.Duration) {
+	p.end()
 	done := make(chan struct{})
 	go func() {
 		p.out.Wait()
@@ -301,8 +357,12 @@ func (p *procIO) drain(patience time.Duration) {
 	}
 }
 
+// end tells those who wait for a client that the process has ended.
+func (p *procIO) end() { p.endOnce.Do(func() { close(p.ending) }) }
+
 // close ends all copies and closes the fifos.
 func (p *procIO) close() {
+	p.end()
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

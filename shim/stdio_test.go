@@ -36,6 +36,78 @@ func TestOutputWithoutReader(t *testing.T) {
 	}
 }
 
+// The output of a process that has ended before its client opened the fifo
+// reaches the client, and so does its end.
+func TestOutputOfAProcessFasterThanItsClient(t *testing.T) {
+	for _, text := range []string{"", "x\n"} {
+		name := fifo(t)
+		io, err := openStdio(stdioNames{Stdout: name}, "a", "ns")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer io.close()
+		io.guest[1].WriteString(text)
+		io.sent()
+		time.Sleep(50 * time.Millisecond)
+		type result struct {
+			data []byte
+			err  error
+		}
+		done := make(chan result, 1)
+		go func() {
+			data, err := os.ReadFile(name)
+			done <- result{data, err}
+		}()
+		select {
+		case r := <-done:
+			if r.err != nil || string(r.data) != text {
+				t.Errorf("%q, %v, want %q", r.data, r.err, text)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("the client of %q waits for ever", text)
+			f, err := os.OpenFile(name, os.O_RDWR, 0) // let it go
+			if err == nil {
+				f.Close()
+			}
+		}
+	}
+}
+
+// Nobody waits long at the end for a client that never came, and the guest is
+// not stopped by it then.
+func TestOutputWithoutClient(t *testing.T) {
+	io, err := openStdio(stdioNames{Stdout: fifo(t)}, "a", "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer io.close()
+	theirs := io.guest[1]
+	io.guest[1] = nil
+	go func() {
+		defer theirs.Close()
+		theirs.Write(make([]byte, 1<<20))
+	}()
+	start := time.Now()
+	io.drain(10 * time.Second)
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("the end took %v", d)
+	}
+}
+
+// A fifo that is removed before its client opened it holds nobody up.
+func TestOutputToRemovedFifo(t *testing.T) {
+	name := fifo(t)
+	io, err := openStdio(stdioNames{Stdout: name}, "a", "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer io.close()
+	os.Remove(name)
+	if _, err := io.guest[1].Write(make([]byte, 1<<20)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStdinOfAProcessThatNeverReads(t *testing.T) {
 	name := fifo(t)
 	io, err := openStdio(stdioNames{Stdin: name}, "a", "ns")
