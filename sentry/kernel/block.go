@@ -58,6 +58,8 @@ func (t *Task) sleep(w *waitq.Waiter, deadline int64, phase uint32) error {
 		return err
 	}
 	var timeout <-chan time.Time
+	t.untimed.Store(deadline == 0)
+	defer t.untimed.Store(false)
 	if deadline != 0 {
 		d := t.k.clock.Until(deadline)
 		if d == 0 {

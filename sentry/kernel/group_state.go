@@ -57,7 +57,7 @@ func (r *restored) makeGroup(id image.ID) (*ThreadGroup, error) {
 	r.grecs[tg] = rec
 	r.groups = append(r.groups, tg)
 	tg.isInit = id == r.rec.Init
-	tg.startTime = rec.StartTime
+	tg.startTime = rec.StartTime + r.shift
 	tg.exitSignal, tg.waitStatus, tg.didExec = rec.ExitSignal, rec.WaitStatus, rec.DidExec
 	tg.subreaper, tg.hasSubreaper = rec.Subreaper, rec.HasSubreaper
 	tg.childTimes, tg.deadTimes = restoredUsage(rec.ChildTimes), restoredUsage(rec.DeadTimes)

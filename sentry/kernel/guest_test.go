@@ -93,19 +93,7 @@ func newRig(t testing.TB, limit uint64, change func(*kernel.ContainerConfig)) *r
 	if r.c, err = r.k.NewContainer(cfg); err != nil {
 		t.Fatal(err)
 	}
-	fsAcct := mem.NewAccount(nil, 0)
-	r.ns = vfs.NewNamespace(tmpfs.New(vfs.KernelCaller(), tmpfs.Config{Memory: mf, Account: fsAcct, Mode: 0o755}), 0)
-	r.root = r.ns.Root()
-	for _, d := range []string{"/bin", "/tmp", "/dev"} {
-		r.mkdir(d)
-	}
-	r.write("/bin/busybox", bb, 0o755)
-	r.write("/dev/null", nil, 0o666) // a file does for shells
-	for _, n := range strings.Fields("sh true false echo cat seq sort head wc ls sleep kill dd mkdir rm cp grep sed awk sha256sum mkfifo find test env id touch yes tr xargs date nproc hostname uname timeout setsid expr mv ln") {
-		if err := vfs.LinkAt(vfs.KernelCaller(), r.at("/bin/busybox"), r.at("/bin/"+n)); err != nil {
-			t.Fatal(n, err)
-		}
-	}
+	r.files(mf, bb)
 	t.Cleanup(func() {
 		r.k.KillAll()
 		if !r.k.WaitTasks(5 * time.Second) {
@@ -116,6 +104,23 @@ func newRig(t testing.TB, limit uint64, change func(*kernel.ContainerConfig)) *r
 		mf.Close()
 	})
 	return r
+}
+
+// files makes the tree with busybox in it.
+func (r *rig) files(mf *mem.File, bb []byte) {
+	fsAcct := mem.NewAccount(nil, 0)
+	r.ns = vfs.NewNamespace(tmpfs.New(vfs.KernelCaller(), tmpfs.Config{Memory: mf, Account: fsAcct, Mode: 0o755}), 0)
+	r.root = r.ns.Root()
+	for _, d := range []string{"/bin", "/tmp", "/dev"} {
+		r.mkdir(d)
+	}
+	r.write("/bin/busybox", bb, 0o755)
+	r.write("/dev/null", nil, 0o666) // a file does for shells
+	for _, n := range strings.Fields("sh true false echo cat seq sort head wc ls sleep kill dd mkdir rm cp grep sed awk sha256sum mkfifo find test env id touch yes tr xargs date nproc hostname uname timeout setsid expr mv ln") {
+		if err := vfs.LinkAt(vfs.KernelCaller(), r.at("/bin/busybox"), r.at("/bin/"+n)); err != nil {
+			r.t.Fatal(n, err)
+		}
+	}
 }
 
 func traceTo(testing.TB) io.Writer {

@@ -50,6 +50,9 @@ type Kernel struct {
 	containers map[string]*Container
 	users      map[uint32]*user
 	forks      uint64 // tasks ever made, for /proc/stat
+	// clockFrom names the image that the clocks continue from: its first
+	// container's times.
+	clockFrom [2]int64
 
 	// taskWG counts task goroutines and OOM killers.
 	taskWG sync.WaitGroup

@@ -28,9 +28,11 @@ type restored struct {
 	place  map[*ThreadGroup]int // in groups
 	// arm starts the timers.
 	arm []func()
-	// setClock: nothing else runs in the sandbox, whose clocks continue from
-	// the image's.
+	// setClock: nothing in the sandbox would notice that its clocks are set to
+	// the image's. Else they stay as they are, and shift is what to add to
+	// times of CLOCK_MONOTONIC.
 	setClock bool
+	shift    int64
 }
 
 // RestoreContainer gives a new container the processes of an image: InitProcess
@@ -48,7 +50,9 @@ func RestoreContainer(c *Container, env *RestoreEnv) error {
 		return err
 	}
 	r.prepareEnv()
-	r.setClock = c.k.Forks() == 0
+	if err := r.findClocks(); err != nil {
+		return err
+	}
 	r.clocks()
 	if err := r.namespaces(); err != nil {
 		return err
@@ -117,6 +121,62 @@ func (r *restored) prepareEnv() {
 		}
 		return t, nil
 	}
+}
+
+// findClocks decides about the clocks: they continue from the image's if the
+// container comes first, or into a pod where all others sleep without a
+// deadline; the containers of a pod's image find them set.
+func (r *restored) findClocks() error {
+	k := r.k
+	var first image.Container
+	if err := r.e.Get(image.KindContainer, r.e.IDs(image.KindContainer)[0], &first); err != nil {
+		return err
+	}
+	from := [2]int64{first.Monotonic, first.Realtime}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.clockFrom == from:
+	case k.quietLocked(r.c):
+		r.setClock = true
+		k.clockFrom = from
+	default:
+		r.shift = k.clock.Monotonic() - r.rec.Monotonic
+	}
+	r.e.ClockShift = r.shift
+	return nil
+}
+
+// quietLocked tells whether no task of another container could notice that the
+// clocks are set.
+func (k *Kernel) quietLocked(but *Container) bool {
+	for _, c := range k.containers {
+		if c == but {
+			continue
+		}
+		for t := range c.tasks {
+			if !t.onLocked() {
+				continue
+			}
+			if p := t.phase.Load(); p != phaseBlock || !t.untimed.Load() {
+				return false
+			}
+			if t.tg.timed() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// timed tells whether the process has an armed timer.
+func (tg *ThreadGroup) timed() bool {
+	g := &tg.timers
+	if !g.mu.TryLock() {
+		return true
+	}
+	defer g.mu.Unlock()
+	return timerRecord(g.real) != nil || len(g.posix) != 0
 }
 
 // clocks sets the sandbox's clocks to those of the save. Other containers of
@@ -369,6 +429,7 @@ func (r *restored) undo() {
 func (c *Container) startRestoredLocked() {
 	r := c.restored
 	c.restored = nil
+	r.setClock = r.setClock && c.k.quietLocked(c)
 	r.clocks()
 	for _, tg := range r.groups {
 		tg.started = true

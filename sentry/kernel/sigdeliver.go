@@ -19,15 +19,18 @@ type Restarter interface {
 }
 
 // restarters make Restarters of records, by kind.
-var restarters [8]func(args []uint64) Restarter
+var restarters [8]func(args []uint64, shift func(deadline int64) int64) Restarter
 
-// RegisterRestart says how a Restarter is made of its record. Package syscalls
-// calls it when it is initialized: it is code, no state.
-func RegisterRestart(kind uint8, restore func(args []uint64) Restarter) { restarters[kind] = restore }
+// RegisterRestart says how a Restarter is made of its record; shift makes a saved
+// deadline one of the new clock. Package syscalls calls it when it is
+// initialized: it is code, no state.
+func RegisterRestart(kind uint8, restore func(args []uint64, shift func(deadline int64) int64) Restarter) {
+	restarters[kind] = restore
+}
 
-func restoreRestart(rec *image.Restart) (Restarter, error) {
+func restoreRestart(rec *image.Restart, shift int64) (Restarter, error) {
 	if int(rec.Kind) < len(restarters) && restarters[rec.Kind] != nil {
-		if r := restarters[rec.Kind](rec.Args); r != nil {
+		if r := restarters[rec.Kind](rec.Args, func(d int64) int64 { return shifted(d, shift) }); r != nil {
 			return r, nil
 		}
 	}

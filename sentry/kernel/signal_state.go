@@ -177,7 +177,7 @@ func (r *restored) restoreTimers(tg *ThreadGroup, rec *image.ThreadGroup) error 
 	}
 	if x := rec.Real; x != nil {
 		g.real = tg.newRealTimer()
-		r.arm = append(r.arm, func() { g.real.Set(x.Deadline, x.Interval) })
+		r.arm = append(r.arm, func() { g.real.Set(shifted(x.Deadline, r.shift), x.Interval) })
 	}
 	for i, x := range []*image.Timer{rec.Virtual, rec.Prof} {
 		if x != nil {
@@ -221,19 +221,19 @@ func (r *restored) restoreTimers(tg *ThreadGroup, rec *image.ThreadGroup) error 
 			if a.Deadline <= 0 || a.Interval < 0 {
 				return bad("timer %d", x.Timer)
 			}
-			r.arm = append(r.arm, func() { p.arm(a, x.Wall) })
+			r.arm = append(r.arm, func() { p.arm(a, x.Wall, r.shift) })
 		}
 	}
 	return nil
 }
 
 // arm makes the timer go on; wall, if not 0, is the deadline on CLOCK_REALTIME.
-func (p *posixTimer) arm(rec *image.Timer, wall int64) {
+func (p *posixTimer) arm(rec *image.Timer, wall, shift int64) {
 	if p.cpu != nil {
 		p.cpu.arm(rec)
 		return
 	}
-	deadline := rec.Deadline
+	deadline := shifted(rec.Deadline, shift)
 	if wall != 0 {
 		deadline = p.tg.k.Deadline(unix.CLOCK_REALTIME, true, wall)
 	}

@@ -172,3 +172,44 @@ func damage(img []byte, rnd *rand.Rand, round int) []byte {
 	}
 	return out
 }
+
+// TestRestoreClocks restores into a sandbox of its own, into one where another
+// container only waits, and into one where another lives by the clock.
+func TestRestoreClocks(t *testing.T) {
+	r := newRig(t, 0, nil)
+	r.start("", "/bin/sh", "-c", "echo ready; sleep 1; echo end")
+	r.waitOut("ready\n")
+	time.Sleep(200 * time.Millisecond)
+	img := r.save()
+	mono := r.k.Clock().Monotonic()
+	tests := []struct {
+		name, other string
+		set         bool
+	}{{"alone", "", true}, {"waiting", "read x </tmp/p", true}, {"sleeping", "sleep 9", false}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := img.tryRestoreBeside(t, func(c *rig) {
+				c.k.Clock().SetMonotonic(mono - int64(time.Hour))
+				if tt.other != "" {
+					c.other(tt.other)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			c.startRestored()
+			if got := c.k.Clock().Monotonic() > mono-int64(time.Second); got != tt.set {
+				t.Errorf("clock set: %v", got)
+			}
+			for e := c.wait(); e.id != ""; e = c.wait() {
+			}
+			if d := time.Since(start); d < 700*time.Millisecond || d > 1500*time.Millisecond {
+				t.Errorf("slept %v", d)
+			}
+			if out := c.read("/out."); out != "ready\nend\n" {
+				t.Errorf("%q", out)
+			}
+		})
+	}
+}

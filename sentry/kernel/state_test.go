@@ -93,6 +93,11 @@ func (s *savedImage) restore(t testing.TB) *rig {
 }
 
 func (s *savedImage) tryRestore(t testing.TB) (*rig, error) {
+	return s.tryRestoreBeside(t, func(*rig) {})
+}
+
+// tryRestoreBeside calls before in the new sandbox first.
+func (s *savedImage) tryRestoreBeside(t testing.TB, before func(*rig)) (*rig, error) {
 	mf, err := mem.New()
 	if err != nil {
 		t.Fatal(err)
@@ -116,13 +121,6 @@ func (s *savedImage) tryRestore(t testing.TB) (*rig, error) {
 			}
 		},
 	})
-	r.c, err = r.k.NewContainer(kernel.ContainerConfig{
-		ID: "copy", Group: g, Account: acct, Hostname: "newbox",
-		OnExit: func(id string, status int) { r.exitQ <- exit{id, status} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		r.k.KillAll()
 		if !r.k.WaitTasks(5 * time.Second) {
@@ -133,6 +131,14 @@ func (s *savedImage) tryRestore(t testing.TB) (*rig, error) {
 		p.Close()
 		mf.Close()
 	})
+	before(r)
+	r.c, err = r.k.NewContainer(kernel.ContainerConfig{
+		ID: "copy", Group: g, Account: acct, Hostname: "newbox",
+		OnExit: func(id string, status int) { r.exitQ <- exit{id, status} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	kr, err := image.NewReader(bytes.NewReader(s.records))
 	if err != nil {
 		return nil, err
@@ -202,6 +208,25 @@ func (r *rig) waitOut(line string) {
 			r.t.Fatalf("no line %q in %q", line, r.read("/out."))
 		}
 	}
+}
+
+// other runs a shell in another container of the sandbox.
+func (r *rig) other(script string) {
+	r.t.Helper()
+	bb, err := os.ReadFile(busyboxPath)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := r.k.NewContainer(kernel.ContainerConfig{ID: "other", Group: r.grp, Account: mem.NewAccount(nil, 0)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	o := &rig{t: r.t, k: r.k, c: c}
+	o.files(r.k.MemFile(), bb)
+	o.start("", "/bin/sh", "-c", "mkfifo /tmp/p; echo there; exec "+script)
+	o.patience = r.patience
+	o.waitOut("there")
+	time.Sleep(100 * time.Millisecond)
 }
 
 // TestSaveRestore saves guests in the middle of something; original and copy

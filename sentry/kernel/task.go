@@ -66,9 +66,10 @@ type Task struct {
 	pid       atomic.Pointer[PID]            `save:"rec"` // TID; exec by a thread that is not the leader changes it
 	creds     atomic.Pointer[cred.Creds]     `save:"rec"`
 	seccomp   atomic.Pointer[seccompFilters] `save:"rec"`
-	work      atomic.Bool                    `save:"rebuilt"`                   // something to do before the next guest instruction
-	inGuest   atomic.Bool                    `save:"none: false while stopped"` // Switch is, or is about to be, running
-	killed    atomic.Bool                    `save:"rec"`                       // SIGKILL or group exit: killable waits end
+	work      atomic.Bool                    `save:"rebuilt"`                     // something to do before the next guest instruction
+	inGuest   atomic.Bool                    `save:"none: false while stopped"`   // Switch is, or is about to be, running
+	killed    atomic.Bool                    `save:"rec"`                         // SIGKILL or group exit: killable waits end
+	untimed   atomic.Bool                    `save:"none: false outside a sleep"` // asleep without a deadline
 	phase     atomic.Uint32                  `save:"rebuilt"`
 	acct      accounting                     `save:"rec"`
 	misc      taskMisc                       `save:"rec"`

@@ -271,7 +271,7 @@ func (r *restored) makeTask(tg *ThreadGroup, id image.ID) (*Task, error) {
 				return nil, bad("pid namespace %d is not listed", rec.ChildPIDNS)
 			}
 		}
-		t.restoreMisc(rec)
+		t.restoreMisc(rec, r.shift)
 		u := restoredUsage(rec.Usage)
 		a := &t.acct
 		a.user.Store(u.user)
@@ -291,8 +291,8 @@ func (r *restored) makeTask(tg *ThreadGroup, id image.ID) (*Task, error) {
 	})
 }
 
-func (t *Task) restoreMisc(rec *image.Task) {
-	t.startTime = rec.StartTime
+func (t *Task) restoreMisc(rec *image.Task, shift int64) {
+	t.startTime = rec.StartTime + shift
 	if ValidSignal(rec.PDeathSig) {
 		t.pdeathSig = rec.PDeathSig
 	}
@@ -333,7 +333,7 @@ func (r *restored) restoreLive(t *Task, rec *image.Task) error {
 		return bad("restart code %d", c)
 	}
 	if rec.Restart != nil {
-		b, err := restoreRestart(rec.Restart)
+		b, err := restoreRestart(rec.Restart, r.shift)
 		if err != nil {
 			return err
 		}
@@ -348,8 +348,8 @@ func (r *restored) restoreLive(t *Task, rec *image.Task) error {
 				return bad("progress of a call")
 			}
 			t.reentry = reentry{
-				used: true, timed: x.Timed, deadline: x.Deadline, count: x.Count,
-				part: reentryPart{timed: x.PartTimed, deadline: x.PartDeadline, done: x.Done},
+				used: true, timed: x.Timed, deadline: shifted(x.Deadline, r.shift), count: x.Count,
+				part: reentryPart{timed: x.PartTimed, deadline: shifted(x.PartDeadline, r.shift), done: x.Done},
 			}
 		}
 	default:
@@ -392,6 +392,14 @@ func (r *restored) restoreFiles(t *Task) error {
 	}
 	t.setRestored(func() { t.mm = m })
 	return r.k.restoreFP(t.ctx, rec.FP)
+}
+
+// shifted moves a deadline with the clock; 0 and less are none.
+func shifted(deadline, by int64) int64 {
+	if deadline <= 0 {
+		return deadline
+	}
+	return max(addSat(deadline, by), 1)
 }
 
 // setRestored changes the task under its lock: others see it already.

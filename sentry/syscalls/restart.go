@@ -35,24 +35,24 @@ func (w futexWait) SaveRestart() image.Restart {
 }
 
 func init() {
-	kernel.RegisterRestart(restartSleep, func(a []uint64) kernel.Restarter {
+	kernel.RegisterRestart(restartSleep, func(a []uint64, shift func(int64) int64) kernel.Restarter {
 		if len(a) != 2 {
 			return nil
 		}
-		return sleepRestart{deadline: int64(a[0]), rem: a[1]}
+		return sleepRestart{deadline: shift(int64(a[0])), rem: a[1]}
 	})
-	kernel.RegisterRestart(restartPoll, func(a []uint64) kernel.Restarter {
+	kernel.RegisterRestart(restartPoll, func(a []uint64, shift func(int64) int64) kernel.Restarter {
 		if len(a) != 3 {
 			return nil
 		}
-		return pollRestart{a[0], uint32(a[1]), int64(a[2])}
+		return pollRestart{a[0], uint32(a[1]), shift(int64(a[2]))}
 	})
-	kernel.RegisterRestart(restartFutex, func(a []uint64) kernel.Restarter {
+	kernel.RegisterRestart(restartFutex, func(a []uint64, shift func(int64) int64) kernel.Restarter {
 		if len(a) != 6 {
 			return nil
 		}
 		return futexWait{
-			addr: a[0], val: uint32(a[1]), bits: uint32(a[2]), private: a[3] != 0, deadline: int64(a[4]), wall: int64(a[5]),
+			addr: a[0], val: uint32(a[1]), bits: uint32(a[2]), private: a[3] != 0, deadline: shift(int64(a[4])), wall: int64(a[5]),
 		}
 	})
 }

@@ -113,7 +113,9 @@ type RestoreEnv struct {
 	Account *mem.Account
 	Frames  FrameTaker
 	Caller  Caller
-	Clock   *clock.Clock // set to the saved monotonic time already
+	Clock   *clock.Clock // set to the saved monotonic time already, or else:
+	// ClockShift is what to add to saved times of CLOCK_MONOTONIC.
+	ClockShift int64
 	// HostFS returns the host's tree that the new specification mounts at a
 	// destination, "/" for the root. It is called once for each.
 	HostFS func(destination string) (Filesystem, error)

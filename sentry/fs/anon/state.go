@@ -48,6 +48,9 @@ func restoreTimerfd(e *vfs.RestoreEnv, rec *image.Timerfd) (*Timerfd, error) {
 	t := NewTimerfd(c, rec.Clock)
 	t.interval, t.wall = rec.Interval, rec.Wall != 0
 	t.deadline, t.fired = rec.Deadline, rec.Fired
+	if t.deadline != 0 {
+		t.deadline = max(later(t.deadline, e.ClockShift), 1)
+	}
 	e.Later(func() error {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -236,8 +236,9 @@ static void c_spin(void) {
 static void c_itimer(void) {
 	on(SIGALRM);
 	struct itimerval it = {{0, 0}, {WAIT / 1000, WAIT % 1000 * 1000}}, cur;
+	long long t = now();
 	CHECK(!setitimer(ITIMER_REAL, &it, 0));
-	long long t = now(); ready();
+	ready();
 	pause();
 	CHECK(got[SIGALRM] == 1); took(t);
 	CHECK(!getitimer(ITIMER_REAL, &cur) && cur.it_value.tv_sec == 0 && cur.it_value.tv_usec == 0);
