@@ -19,6 +19,47 @@ import (
 // or without, but never panic.
 func TestHostile(t *testing.T) {
 	w := pair(t, func(root, vol string) { hostFile(t, root+"/low", "x"); hostFile(t, vol+"/gone", "carried") })
+	damageable(w)
+	good := w.save(false)
+	recs := splitRecords(t, good.kernel)
+	n := newWorld(t, w.root, w.vol)
+	t.Cleanup(n.close)
+	before := ref.Snapshot()
+	try := func(what string, list []rawRecord) {
+		s := *good
+		s.kernel = joinRecords(t, list)
+		m, err := n.tryRestore(&s)
+		for _, x := range m {
+			x.DecRef()
+		}
+		n.drop()
+		collectSockets()
+		vfs.DropCaches()
+		if l := ref.Leaks(before); l != "" {
+			t.Fatalf("%s (%v): left over: %s", what, err, l)
+		}
+	}
+	for i, r := range recs {
+		for key := range r.fields {
+			for _, v := range []any{uint64(0), uint64(1), uint64(3), uint64(1) << 62, -1, "..", "a/b", []any{}, true,
+				map[any]any{uint64(1): uint64(61), uint64(2): uint64(2)}} {
+				list := append([]rawRecord{}, recs...)
+				f := map[any]any{}
+				for k, x := range r.fields {
+					f[k] = x
+				}
+				f[key] = v
+				list[i] = rawRecord{r.kind, f}
+				try(fmt.Sprintf("record %d of kind %d, key %v is %v, not %v", i, r.kind, key, v, r.fields[key]), list)
+			}
+		}
+		try(fmt.Sprintf("record %d of kind %d is missing", i, r.kind), append(append([]rawRecord{}, recs[:i]...), recs[i+1:]...))
+	}
+}
+
+// damageable opens files of many kinds.
+func damageable(w *world) {
+	w.Helper()
 	w.install(w.open("/low", unix.O_RDONLY))
 	w.install(w.open("/vol/gone", unix.O_RDONLY))
 	w.must(vfs.UnlinkAt(w.c, w.at("/vol/gone")))
@@ -53,42 +94,6 @@ func TestHostile(t *testing.T) {
 	_, err = in.Add(p, unix.IN_CREATE)
 	p.DecRef()
 	w.must(err)
-	good := w.save(false)
-	recs := splitRecords(t, good.kernel)
-	n := newWorld(t, w.root, w.vol)
-	t.Cleanup(n.close)
-	before := ref.Snapshot()
-	try := func(what string, list []rawRecord) {
-		s := *good
-		s.kernel = joinRecords(t, list)
-		m, err := n.tryRestore(&s)
-		for _, x := range m {
-			x.DecRef()
-		}
-		n.drop()
-		s2, _ := afunix.New(unix.SOCK_STREAM)
-		s2.Release() // collects sockets in flight
-		vfs.DropCaches()
-		if l := ref.Leaks(before); l != "" {
-			t.Fatalf("%s (%v): left over: %s", what, err, l)
-		}
-	}
-	for i, r := range recs {
-		for key := range r.fields {
-			for _, v := range []any{uint64(0), uint64(1), uint64(3), uint64(1) << 62, -1, "..", "a/b", []any{}, true,
-				map[any]any{uint64(1): uint64(61), uint64(2): uint64(2)}} {
-				list := append([]rawRecord{}, recs...)
-				f := map[any]any{}
-				for k, x := range r.fields {
-					f[k] = x
-				}
-				f[key] = v
-				list[i] = rawRecord{r.kind, f}
-				try(fmt.Sprintf("record %d of kind %d, key %v is %v, not %v", i, r.kind, key, v, r.fields[key]), list)
-			}
-		}
-		try(fmt.Sprintf("record %d of kind %d is missing", i, r.kind), append(append([]rawRecord{}, recs[:i]...), recs[i+1:]...))
-	}
 }
 
 // rawRecord is a record as a map.
@@ -97,7 +102,7 @@ type rawRecord struct {
 	fields map[any]any
 }
 
-func splitRecords(t *testing.T, b []byte) []rawRecord {
+func splitRecords(t testing.TB, b []byte) []rawRecord {
 	t.Helper()
 	r, err := image.NewReader(bytes.NewReader(b))
 	if err != nil {

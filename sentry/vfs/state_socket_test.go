@@ -57,10 +57,8 @@ func (w *world) recv(fd int32) (string, []*vfs.File) {
 func TestSaveSockets(t *testing.T) {
 	w := pair(t, nil)
 	t.Cleanup(func() {
-		// The end of any socket makes the collector look for those in flight.
 		w.drop()
-		s, _ := afunix.New(unix.SOCK_STREAM)
-		s.Release()
+		collectSockets()
 	})
 	c := w.c
 	a, b := w.pair(unix.SOCK_STREAM)
@@ -157,6 +155,13 @@ func TestSaveSockets(t *testing.T) {
 	if _, err := n.sock(outside).Send(n.c, n.fs, &bb, &sock.Message{}, 0); err != unix.EPIPE {
 		t.Errorf("send to a peer outside: %v", err)
 	}
+}
+
+// collectSockets frees sockets that are in flight to themselves: the end of
+// any socket makes the collector look for them.
+func collectSockets() {
+	s, _ := afunix.New(unix.SOCK_STREAM)
+	s.Release()
 }
 
 func dgramOption(c vfs.Caller, s sock.Socket) error {

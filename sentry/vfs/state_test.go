@@ -28,7 +28,7 @@ import (
 // world is a container's files: an overlay over a host directory, a host
 // volume at /vol, a tmpfs at /tmp and a computed file system at /proc.
 type world struct {
-	*testing.T
+	testing.TB
 	root, vol string // host directories
 	c         *task
 	self      int
@@ -53,9 +53,9 @@ func (w *world) must(err error) {
 }
 
 // newWorld returns a sandbox without files.
-func newWorld(t *testing.T, root, vol string) *world {
+func newWorld(t testing.TB, root, vol string) *world {
 	t.Helper()
-	w := &world{T: t, root: root, vol: vol, c: newTask(0), clock: clock.New(), newFS: newProc}
+	w := &world{TB: t, root: root, vol: vol, c: newTask(0), clock: clock.New(), newFS: newProc}
 	var err error
 	w.mf, err = mem.New()
 	w.must(err)
@@ -461,7 +461,7 @@ func (w *world) close() {
 }
 
 // pair returns a world to be saved; again restores it into another sandbox.
-func pair(t *testing.T, prepare func(root, vol string)) *world {
+func pair(t testing.TB, prepare func(root, vol string)) *world {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -487,12 +487,12 @@ func (w *world) again(mappings ...mem.Mappable) (*world, []mem.Mappable) {
 	w.Helper()
 	s := w.save(false, mappings...)
 	vfs.ResetNumbers()
-	n := newWorld(w.T, w.root, w.vol)
+	n := newWorld(w.TB, w.root, w.vol)
 	w.Cleanup(n.close)
 	return n, n.restore(s)
 }
 
-func hostFile(t *testing.T, name, data string) {
+func hostFile(t testing.TB, name, data string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
