@@ -19,6 +19,7 @@ import (
 // or without, but never panic.
 func TestHostile(t *testing.T) {
 	w := pair(t, func(root, vol string) { hostFile(t, root+"/low", "x"); hostFile(t, vol+"/gone", "carried") })
+	t.Cleanup(collectSockets)
 	damageable(w)
 	good := w.save(false)
 	recs := splitRecords(t, good.kernel)
