@@ -533,6 +533,8 @@ func TestSaveTree(t *testing.T) {
 	w.must(vfs.SymlinkAt(c, "../a", w.at("/tmp/d/l")))
 	w.must(vfs.MknodAt(c, w.at("/tmp/d/fifo"), unix.S_IFIFO|0o600, 0))
 	w.must(vfs.ChownAt(c, w.at("/tmp/d"), 7, 8))
+	w.must(vfs.MkdirAt(c, w.at("/tmp/d/e"), 0o755))
+	w.must(vfs.LinkAt(c, w.at("/tmp/a"), w.at("/tmp/d/e/hard")))
 	f := w.open("/tmp/sparse", unix.O_CREAT|unix.O_RDWR)
 	b := mem.KernelBuf([]byte("far"))
 	_, err := f.WriteAt(c, &b, 10<<20)

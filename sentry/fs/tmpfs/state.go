@@ -215,7 +215,9 @@ func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (_ *FS, err error) {
 			continue
 		}
 		for _, en := range d.Entries {
-			if at, ok := after[en.Inode]; !ok || at <= k {
+			// A directory comes after the one it is in; a file may have a
+			// name in an earlier one too.
+			if at, ok := after[en.Inode]; !ok || dirs[at] != nil && at <= k {
 				return nil, fmt.Errorf("entry %q of directory %d of the image leads nowhere", en.Name, d.ID)
 			}
 			if err := fs.restoreEntry(fs.restored[d.ID].(*dir), &en); err != nil {
