@@ -260,7 +260,8 @@ type Task struct {
 }
 
 // FPState is what XSAVE stores: the legacy area, and the further components by
-// their bit in XCR0. Components that are not there are in their initial state.
+// their bit in XCR0, both without the zeros at their end. Components that are not
+// there are in their initial state.
 type FPState struct {
 	Legacy     []byte        `cbor:"1,keyasint"`
 	InUse      uint64        `cbor:"2,keyasint"` // XSTATE_BV

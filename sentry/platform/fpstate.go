@@ -3,12 +3,13 @@ package platform
 // FPState is a floating point state by the parts that XSAVE has, independent
 // of where the host's signal frames have them.
 type FPState struct {
-	Legacy     []byte // the FXSAVE area, 512 bytes
+	Legacy     []byte // the FXSAVE area
 	InUse      uint64 // XSTATE_BV
 	Components []FPComponent
 }
 
-// FPComponent is a component by its bit in XCR0, 2 or more.
+// FPComponent is a component by its bit in XCR0, 2 or more. Here and in Legacy
+// zeros at the end may be left out.
 type FPComponent struct {
 	Bit  uint8
 	Data []byte

@@ -1,6 +1,7 @@
 package systrap
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,22 +21,28 @@ func (l fpLayout) split(fp []byte) (platform.FPState, error) {
 	if len(fp) != l.bytes() {
 		return platform.FPState{}, errFP
 	}
-	s := platform.FPState{Legacy: append([]byte(nil), fp[:fxReserved]...), InUse: featureLegacy}
+	s := platform.FPState{Legacy: append([]byte(nil), bytes.TrimRight(fp[:fxReserved], "\x00")...), InUse: featureLegacy}
 	if l.features == 0 {
 		return s, nil
 	}
 	s.InUse = binary.LittleEndian.Uint64(fp[xhdrBV:])
 	for i := uint32(2); i < 64; i++ {
-		if s.InUse>>i&1 != 0 {
-			c := components()[i]
-			s.Components = append(s.Components, platform.FPComponent{Bit: uint8(i), Data: append([]byte(nil), fp[c.off:c.off+c.size]...)})
+		if s.InUse>>i&1 == 0 {
+			continue
 		}
+		c := components()[i]
+		data := append([]byte(nil), bytes.TrimRight(fp[c.off:c.off+c.size], "\x00")...)
+		if len(data) == 0 {
+			s.InUse &^= 1 << i // zeros are the initial state of all of featureUser
+			continue
+		}
+		s.Components = append(s.Components, platform.FPComponent{Bit: uint8(i), Data: data})
 	}
 	return s, nil
 }
 
 func (l fpLayout) join(s platform.FPState) ([]byte, error) {
-	if len(s.Legacy) != fxReserved {
+	if len(s.Legacy) > fxReserved {
 		return nil, errFP
 	}
 	fp := make([]byte, l.bytes())
@@ -59,7 +66,7 @@ func (l fpLayout) join(s platform.FPState) ([]byte, error) {
 			return nil, errFP
 		}
 		at := components()[c.Bit]
-		if int(at.size) != len(c.Data) {
+		if int(at.size) < len(c.Data) {
 			return nil, errFP
 		}
 		copy(fp[at.off:], c.Data)
