@@ -54,7 +54,10 @@ func TestFPSplit(t *testing.T) {
 		"legacy":    func(s *platform.FPState) { s.Legacy = make([]byte, 465) },
 		"lacking":   func(s *platform.FPState) { s.InUse |= 1 << 62 },
 		"not there": func(s *platform.FPState) { s.Components = append(s.Components, platform.FPComponent{Bit: 61}) },
-		"too long":  func(s *platform.FPState) { s.InUse |= 4; s.Components = []platform.FPComponent{{Bit: 2, Data: make([]byte, 4096)}} },
+		"too long": func(s *platform.FPState) {
+			s.InUse |= 4
+			s.Components = []platform.FPComponent{{Bit: 2, Data: make([]byte, 4096)}}
+		},
 	} {
 		s, _ := l.split(fp)
 		if change(&s); l.features == 0 {
