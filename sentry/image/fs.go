@@ -154,4 +154,14 @@ type Pseudo struct {
 	Source  string `cbor:"3,keyasint,omitempty"`
 	Options string `cbor:"4,keyasint,omitempty"`
 	Dev     uint64 `cbor:"5,keyasint"`
+	// Values are what was written to its files and stays (/proc/sys), in the
+	// order of the names.
+	Values []NamedValue `cbor:"6,keyasint,omitempty"`
+}
+
+// NamedValue is the value of a setting.
+type NamedValue struct {
+	_     struct{} `cbor:",toarray"`
+	Name  string
+	Value string
 }

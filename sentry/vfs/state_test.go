@@ -390,7 +390,7 @@ func (w *world) env(s *saved) (*vfs.RestoreEnv, error) {
 	}
 	w.clock.SetMonotonic(s.mono)
 	return &vfs.RestoreEnv{
-		Restorer: recs, Memory: w.mf, Frames: eager{w.mf, s.frames}, Caller: w.c, Clock: w.clock,
+		Restorer: recs, Memory: w.mf, Frames: eager{w.mf, s.frames}, Caller: w.c, Clock: w.clock, Validate: s.validate,
 		HostFS: w.hostFS, NewFS: w.newFS, Stream: w.stream,
 	}, nil
 }

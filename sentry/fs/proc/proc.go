@@ -59,7 +59,7 @@ func (s *System) newFS(c *kernel.Container, ns *kernel.PIDNamespace, source, opt
 	in.fs = pseudo.New(pseudo.Options{
 		Type: "proc", Magic: unix.PROC_SUPER_MAGIC, Root: root{in},
 		Source: source, MountOptions: in.options(), BlockSize: 1024,
-		CreateError: unix.ENOENT, MkdirError: unix.ENOENT,
+		CreateError: unix.ENOENT, MkdirError: unix.ENOENT, Settings: in,
 	})
 	return in.fs, nil
 }

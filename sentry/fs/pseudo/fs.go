@@ -20,6 +20,14 @@ type Options struct {
 	// CreateError and MkdirError are what making a file or anything else
 	// gives: proc has ENOENT for both, sysfs EACCES and EPERM.
 	CreateError, MkdirError unix.Errno
+	// Settings, if there are any, are what a checkpoint keeps.
+	Settings Settings
+}
+
+// Settings are values that were written to files and stay.
+type Settings interface {
+	Values() map[string]string
+	SetValue(name, value string) error
 }
 
 // FS is a computed file system. It implements vfs.Filesystem.

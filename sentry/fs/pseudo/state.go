@@ -3,6 +3,7 @@ package pseudo
 import (
 	"bytes"
 	"fmt"
+	"sort"
 
 	"golang.org/x/sys/unix"
 
@@ -15,9 +16,14 @@ func (fs *FS) StateKind() image.Kind { return image.KindPseudo }
 
 // SaveState implements vfs.StateSaver: the files are computed again.
 func (fs *FS) SaveState(e *vfs.SaveEnv, id image.ID) error {
-	return e.Put(image.KindPseudo, &image.Pseudo{
-		ID: id, Type: fs.o.Type, Source: fs.o.Source, Options: fs.o.MountOptions, Dev: fs.dev,
-	})
+	rec := image.Pseudo{ID: id, Type: fs.o.Type, Source: fs.o.Source, Options: fs.o.MountOptions, Dev: fs.dev}
+	if fs.o.Settings != nil {
+		for name, v := range fs.o.Settings.Values() {
+			rec.Values = append(rec.Values, image.NamedValue{Name: name, Value: v})
+		}
+		sort.Slice(rec.Values, func(i, j int) bool { return rec.Values[i].Name < rec.Values[j].Name })
+	}
+	return e.Put(image.KindPseudo, &rec)
 }
 
 func init() {
@@ -34,6 +40,17 @@ func init() {
 		if !ok {
 			x.Release()
 			return nil, fmt.Errorf("file system of type %.100q is not computed", rec.Type)
+		}
+		for _, v := range rec.Values {
+			if fs.o.Settings == nil {
+				err = unix.ENOENT
+			} else {
+				err = fs.o.Settings.SetValue(v.Name, v.Value)
+			}
+			if err != nil {
+				fs.Release()
+				return nil, fmt.Errorf("setting %.100q of a file system of type %.100q: %w", v.Name, rec.Type, err)
+			}
 		}
 		fs.dev = e.KeepDev(rec.Dev) // nobody has seen it yet
 		return fs, nil
