@@ -87,9 +87,9 @@ func TestCheckpointRestore(t *testing.T) {
 	guest := func(mode string) []string { return []string{"/guest/checkpoint", mode} }
 	tests := []struct {
 		name  string
-		args  []string // without any: script is run
+		args  []string // without any: a shell with setup
 		flags []string
-		setup string // ends with "ready" on stdout, said here or by the program
+		setup string // says "ready" and holds
 		want  string // what the restored container writes, and its exit code
 		code  int
 	}{
@@ -116,7 +116,7 @@ func TestCheckpointRestore(t *testing.T) {
 		{name: "zombie", setup: "sh -c 'exit 9' & a=$!; sleep 0.2; echo ready; hold; wait $a; echo $?", want: "9\n"},
 		{name: "removed directory", setup: "umask 027; mkdir /tmp/x; cd /tmp/x; rmdir /tmp/x; ulimit -n 77; echo ready; hold; readlink /proc/self/cwd; mkdir y 2>/dev/null || echo none; umask; ulimit -n", want: "/tmp/x (deleted)\nnone\n0027\n77\n"},
 		{name: "identity", flags: []string{"--user", "1000:1000", "--cap-drop", "CAP_CHOWN", "--env", "A=b"}, setup: "id > /tmp/a; grep -E '^(Uid|Cap|NoNew)' /proc/$$/status >> /tmp/a; echo ready; hold; { id; grep -E '^(Uid|Cap|NoNew)' /proc/$$/status; } | cmp - /tmp/a && echo $A", want: "b\n"},
-		{name: "pids", setup: "sleep 1000 & a=$!; echo ready; hold; echo $$ $PPID; kill -0 $a && echo there; kill $a; sh -c '[ $$ -gt '$a' ] && echo newer ; true'", want: "1 0\nthere\nnewer\n"},
+		{name: "pids", setup: "sleep 1000 & a=$!; echo ready; hold; echo $$ $PPID; kill -0 $a && echo there; kill $a; (sleep 0) & [ $! -gt $a ] && echo newer", want: "1 0\nthere\nnewer\n"},
 		{name: "standard error and exit", setup: "echo ready; hold; echo err >&2; exit 42", want: "", code: 42},
 		{name: "signal", setup: "echo ready; hold; sh -c 'kill -9 $$'; echo $?", want: "137\n"},
 		{name: "memory", args: guest("memory"), want: "memory is right, the child wrote 42\n"},
@@ -146,8 +146,7 @@ func TestCheckpointRestore(t *testing.T) {
 	}
 }
 
-// counting is a shell that counts into a file of /go whose name is a parameter of the container's, so that
-// several may run: the host name.
+// counting is a shell that counts on its standard output.
 const counting = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done"
 
 // last is the last line of a text as a number.
@@ -246,9 +245,8 @@ func TestCheckpointContainer(t *testing.T) {
 		t.Run(first+" goes first", func(t *testing.T) {
 			events := watch(t)
 			p := newPlace(t)
-			// The copy's standard streams have no reader: both count into one file, each line with the number of its pass.
-			id := detached(t, rig.Container{Flags: p.flags, Args: sh("echo written > /root/f; trap 'exit 6' TERM; i=0; while :; do i=$((i+1)); echo $i > /go/$(cat /go/who).tmp; mv /go/*.tmp /go/out; sleep 0.05; done")})
-			p.file(t, "go/who", "x")
+			// The copy's standard streams have no reader: both count into one file of the host.
+			id := detached(t, rig.Container{Flags: p.flags, Args: sh("echo written > /root/f; trap 'exit 6' TERM; i=0; while :; do i=$((i+1)); echo $i >> /go/out; sleep 0.05; done")})
 			await(t, "the counter", 10*time.Second, func() bool { return last(p.output("out")) > 3 })
 			ref := "checkpoint/" + id
 			ok(t, R.Ctr("c", "checkpoint", "--rw", "--task", id, ref))
@@ -270,6 +268,9 @@ func TestCheckpointContainer(t *testing.T) {
 			}
 			n := last(p.output("out"))
 			await(t, "the counter goes on", 10*time.Second, func() bool { return last(p.output("out")) > n })
+			if strings.Contains(p.output("out"), "\n1\n") {
+				t.Error("the copy began anew")
+			}
 			if rest == copied {
 				ok(t, R.Ctr("task", "checkpoint", "--image-path", p.img(2), copied))
 				if res := image("verify", p.img(2)); res.Code != 0 {
