@@ -70,5 +70,5 @@ func demo() (err error) {
 			return fmt.Errorf("want exit code %d; the log ends:\n%s", s.code, r.LogTail(20))
 		}
 	}
-	return nil
+	return checkpoint(r)
 }
