@@ -163,6 +163,13 @@ func (c *container) restoreProcesses(p *pendingRestore) (*state.Restore, error) 
 	if c.seccomp != nil {
 		env.Seccomp = c.seccomp
 	}
+	if c.spec.Process != nil {
+		cr, err := credentials(c.spec.Process)
+		if err != nil {
+			return nil, err
+		}
+		env.Cred = cr
+	}
 	loaded, err := state.Load(c.kernel, c.sentry.memory, env, files[0], files[1], files[2])
 	if err != nil {
 		return nil, errInvalid("cannot restore container %q: %v", c.id, err)

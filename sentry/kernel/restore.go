@@ -26,6 +26,8 @@ type restored struct {
 	trecs  map[*Task]*image.Task
 	grecs  map[*ThreadGroup]*image.ThreadGroup
 	place  map[*ThreadGroup]int // in groups
+	// profile is the new specification's filter, if it has one.
+	profile seccompFilters
 	// arm starts the timers.
 	arm []func()
 	// setClock: nothing in the sandbox would notice that its clocks are set to
@@ -106,6 +108,9 @@ func (r *restored) findContainer() error {
 
 func (r *restored) prepareEnv() {
 	e := r.e
+	if e.Seccomp != nil {
+		r.profile = seccompFilters{e.Seccomp}
+	}
 	if e.MM == nil {
 		e.MM = &mm.RestoreEnv{
 			Restorer: e.Restorer, MemFile: r.k.cfg.MemFile, Account: r.c.cfg.Account, Group: r.c.cfg.Group, Frames: e.FrameMap,

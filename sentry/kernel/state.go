@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"runsc/pkg/abi"
+	"runsc/sentry/cred"
 	"runsc/sentry/futex"
 	"runsc/sentry/image"
 	"runsc/sentry/loader"
@@ -31,8 +32,13 @@ type RestoreEnv struct {
 	FrameMap *mem.FrameMap
 	// MM may be nil: it is made of the rest.
 	MM *mm.RestoreEnv
-	// Seccomp is the profile of the new specification; nil for none.
+	// Seccomp is the profile of the new specification, which holds for every
+	// task; nil for none.
 	Seccomp seccompbpf.Filter
+	// Cred are the credentials of the new specification: no task gets a
+	// capability that its bounding set lacks, and no_new_privs holds. Nil
+	// leaves the image's.
+	Cred *cred.Creds
 	// Source is the id of the saved container; empty for the only one.
 	Source string
 }

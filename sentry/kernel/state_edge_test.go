@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/sentry/cred"
 	"runsc/sentry/kernel"
+	"runsc/sentry/seccompbpf"
 )
 
 // TestSaveLeavesExecOut checks that exec'd processes and all that came of them
@@ -211,5 +213,51 @@ func TestRestoreClocks(t *testing.T) {
 				t.Errorf("%q", out)
 			}
 		})
+	}
+}
+
+// profile is a filter such as that of a specification: it refuses one call.
+type profile struct{ nr int32 }
+
+func (p *profile) Run(d *seccompbpf.Data) uint32 {
+	if d.Nr == p.nr {
+		return unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	}
+	return unix.SECCOMP_RET_ALLOW
+}
+
+// TestRestorePolicy checks that the new specification's filter and capabilities
+// hold, whatever the image has.
+func TestRestorePolicy(t *testing.T) {
+	r := newRig(t, 0, nil)
+	tg := r.create("", "/bin/sh", "-c", "echo ready; sleep 0.3; mkdir /tmp/a && echo made; hostname new 2>/dev/null || echo refused; rmdir /tmp/b || echo no; (sleep 0.1)")
+	tg.Leader().AddSeccompFilter(&profile{unix.SYS_MKDIR}, false)
+	r.mkdir("/tmp/b")
+	if err := tg.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.waitOut("ready\n")
+	time.Sleep(50 * time.Millisecond)
+	img := r.save()
+	r.wait()
+	if out := r.read("/out."); strings.Contains(out, "made") || strings.Contains(out, "refused") || strings.Contains(out, "no\n") {
+		t.Errorf("original: %q", out)
+	}
+	img.change = func(e *kernel.RestoreEnv) {
+		e.Seccomp = &profile{unix.SYS_RMDIR}
+		c := cred.Root()
+		c.Bounding &^= 1 << unix.CAP_SYS_ADMIN
+		e.Cred = c
+	}
+	for range 2 {
+		c := img.restore(t)
+		c.startRestored()
+		change := img.change
+		img = c.save()
+		img.change = change
+		c.wait()
+		if out := c.read("/out."); !strings.Contains(out, "made") || !strings.Contains(out, "refused") || !strings.Contains(out, "no\n") {
+			t.Errorf("copy: %q", out)
+		}
 	}
 }

@@ -25,6 +25,7 @@ type savedImage struct {
 	records    []byte
 	pages, idx string
 	frames     image.ID
+	change     func(*kernel.RestoreEnv)
 }
 
 // save stops the container, saves it, and lets it run on.
@@ -172,6 +173,9 @@ func (s *savedImage) tryRestoreBeside(t testing.TB, before func(*rig)) (*rig, er
 				return nil, errors.New("no file system " + typ)
 			},
 		},
+	}
+	if s.change != nil {
+		s.change(env)
 	}
 	if err := kernel.RestoreContainer(r.c, env); err != nil {
 		env.Abort()

@@ -152,12 +152,16 @@ func (r *restored) creds(id image.ID) (*cred.Creds, error) {
 		if len(rec.UIDs) != 4 || len(rec.GIDs) != 4 || len(rec.Caps) != 5 || len(rec.Groups) > 65536 {
 			return nil, bad("credentials %d", id)
 		}
-		caps := func(i int) cred.Caps { return cred.Caps(rec.Caps[i]) & cred.AllCaps }
+		allowed, noNewPrivs := cred.AllCaps, rec.NoNewPrivs
+		if c := r.e.Cred; c != nil {
+			allowed, noNewPrivs = c.Bounding, noNewPrivs || c.NoNewPrivs
+		}
+		caps := func(i int) cred.Caps { return cred.Caps(rec.Caps[i]) & allowed }
 		return &cred.Creds{
 			UID: rec.UIDs[0], EUID: rec.UIDs[1], SUID: rec.UIDs[2], FSUID: rec.UIDs[3],
 			GID: rec.GIDs[0], EGID: rec.GIDs[1], SGID: rec.GIDs[2], FSGID: rec.GIDs[3], Groups: rec.Groups,
 			Permitted: caps(0), Effective: caps(1) & caps(0), Inheritable: caps(2), Bounding: caps(3), Ambient: caps(4),
-			SecureBits: rec.SecureBits, NoNewPrivs: rec.NoNewPrivs,
+			SecureBits: rec.SecureBits, NoNewPrivs: noNewPrivs,
 		}, nil
 	})
 }
@@ -184,8 +188,8 @@ func (s *containerSaver) seccompID(f *seccompFilters) image.ID {
 	return s.id(f, func(id image.ID) error { return s.e.Put(image.KindSeccomp, &image.Seccomp{ID: id, Filters: ids}) })
 }
 
-// seccomp makes a task's filters. That of the container's specification is the
-// new specification's.
+// seccomp makes a task's filters. Instead of that of the saved container's
+// specification each task has the new one's.
 func (r *restored) seccomp(id image.ID) (*seccompFilters, error) {
 	return image.Once(r.e.Restorer, id, func() (*seccompFilters, error) {
 		var rec image.Seccomp
@@ -195,32 +199,36 @@ func (r *restored) seccomp(id image.ID) (*seccompFilters, error) {
 		if len(rec.Filters) > maxFilters {
 			return nil, bad("%d filters", len(rec.Filters))
 		}
-		var list seccompFilters
+		list := append(seccompFilters{}, r.profile...)
 		for _, fid := range rec.Filters {
-			f, err := image.Once(r.e.Restorer, fid, func() (seccompbpf.Filter, error) { return r.filter(fid) })
+			f, err := image.Once(r.e.Restorer, fid, func() (*savedFilter, error) { return r.filter(fid) })
 			if err != nil {
 				return nil, err
 			}
-			if f != nil {
-				list = append(list, f)
+			if f.f != nil {
+				list = append(list, f.f)
 			}
 		}
 		return &list, nil
 	})
 }
 
-func (r *restored) filter(id image.ID) (seccompbpf.Filter, error) {
+// savedFilter is a filter of an image; nil for the saved specification's.
+type savedFilter struct{ f seccompbpf.Filter }
+
+func (r *restored) filter(id image.ID) (*savedFilter, error) {
 	var rec image.Filter
 	if err := r.e.Get(image.KindFilter, id, &rec); err != nil {
 		return nil, err
 	}
 	switch rec.Type {
 	case image.FilterProgram:
-		return seccompbpf.Parse(rec.Program)
+		p, err := seccompbpf.Parse(rec.Program)
+		return &savedFilter{p}, err
 	case image.FilterStrict:
-		return seccompbpf.Strict{}, nil
+		return &savedFilter{seccompbpf.Strict{}}, nil
 	case image.FilterProfile:
-		return r.e.Seccomp, nil
+		return &savedFilter{}, nil
 	}
 	return nil, bad("filter of type %d", rec.Type)
 }
@@ -241,7 +249,9 @@ func (r *restored) makeTask(tg *ThreadGroup, id image.ID) (*Task, error) {
 			return nil, err
 		}
 		t.creds.Store(cr)
-		if rec.Seccomp != 0 {
+		if rec.Seccomp == 0 && len(r.profile) > 0 {
+			t.seccomp.Store(&r.profile)
+		} else if rec.Seccomp != 0 {
 			f, err := r.seccomp(rec.Seccomp)
 			if err != nil {
 				return nil, err
