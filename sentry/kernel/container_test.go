@@ -2,13 +2,17 @@ package kernel_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"runsc/sentry/cred"
 	"runsc/sentry/kernel"
+	"runsc/sentry/vfs"
 )
 
 const forever = "1000"
@@ -96,6 +100,46 @@ func TestKilledBeforeStart(t *testing.T) {
 	}
 	if len(r.exitQ) != 0 {
 		t.Error("its exit was reported")
+	}
+}
+
+// TestCreateInDyingContainer: a container ends while processes are made in it.
+func TestCreateInDyingContainer(t *testing.T) {
+	for i := range 10 {
+		r := newRig(t, 0, nil)
+		r.start("", "/bin/sleep", forever)
+		var makers sync.WaitGroup
+		for m := range 4 {
+			makers.Go(func() {
+				for n := 0; ; n++ {
+					r.ns.IncRef()
+					_, err := r.c.CreateProcess(kernel.ProcessConfig{
+						ExecID: fmt.Sprint(m, ".", n), Filename: "/bin/sleep", Argv: []string{"/bin/sleep", forever}, Cred: cred.Root(),
+						FS: vfs.NewFSContext(r.root, r.root, 0o022), Files: vfs.NewFDTable(), MountNS: r.ns,
+					})
+					if err != nil {
+						if err != kernel.ErrNotRunning {
+							t.Error(err)
+						}
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		r.c.KillAll()
+		makers.Wait()
+		if e := r.wait(); e != (exit{"", 137}) {
+			t.Errorf("%+v", e)
+		}
+		if n := r.c.NumTasks(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+		for end := time.Now().Add(5 * time.Second); r.c.Account().Total() != 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) { // frames go when the stubs have gone
+				t.Fatalf("%d bytes are left", r.c.Account().Total())
+			}
+		}
 	}
 }
 

@@ -63,12 +63,13 @@ func (c *Container) CreateProcess(cfg ProcessConfig) (*ThreadGroup, error) {
 		t.discard(nil)
 		return nil, err
 	}
+	// Before attach: from then on whoever kills the container starts the task,
+	// for it to die.
+	t.commitExec(x)
 	if err := c.attach(t); err != nil {
-		x.drop()
 		t.discard(nil)
 		return nil, err
 	}
-	t.commitExec(x)
 	tg.armCPULimit()
 	return tg, nil
 }
