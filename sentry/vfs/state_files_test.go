@@ -147,6 +147,13 @@ func TestSaveFiles(t *testing.T) {
 	}
 	// Once more, from the copy.
 	n2, _ := n.again()
+	for _, fd := range []int32{gone, data} {
+		st, err := n2.get(fd).Stat(c, unix.STATX_INO)
+		old, _ := w.get(fd).Stat(c, unix.STATX_INO)
+		if err != nil || st.Dev != old.Dev || st.Ino != old.Ino {
+			t.Errorf("fd %d is %d:%d, was %d:%d", fd, st.Dev, st.Ino, old.Dev, old.Ino)
+		}
+	}
 	f := n2.get(gone)
 	if off, err := f.Seek(c, 0, unix.SEEK_SET); off != 0 || err != nil {
 		t.Error(off, err)

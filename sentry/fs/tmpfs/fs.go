@@ -39,11 +39,12 @@ type Config struct {
 // FS is one tmpfs.
 type FS struct {
 	// immutable after New:
-	mf     *mem.File    `save:"rebuilt"`
-	acct   *mem.Account `save:"rebuilt"`
-	source string       `save:"rec"`
-	dev    uint64       `save:"rec"`
-	root   *dir         `save:"rec"`
+	mf        *mem.File    `save:"rebuilt"`
+	acct      *mem.Account `save:"rebuilt"`
+	source    string       `save:"rec"`
+	dev       uint64       `save:"rec"`
+	sharedDev bool         `save:"rec"` // another file system has the number too
+	root      *dir         `save:"rec"`
 
 	maxPages  atomic.Int64  `save:"rec"` // 0: no bound
 	maxInodes atomic.Int64  `save:"rec"`

@@ -20,7 +20,7 @@ func (fs *FS) SaveState(e *vfs.SaveEnv, id image.ID) error {
 	rec := image.Tmpfs{
 		ID: id, Source: fs.source, Options: fs.Options(), Dev: fs.dev,
 		MaxPages: fs.maxPages.Load(), MaxInodes: fs.maxInodes.Load(), LastIno: fs.lastIno.Load(),
-		NoAccount: fs.acct == nil,
+		NoAccount: fs.acct == nil, SharedDev: fs.sharedDev,
 	}
 	nodes := fs.named()
 	var fresh []node
@@ -230,7 +230,7 @@ func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (_ *FS, err error) {
 			return nil, fmt.Errorf("inode %d of tmpfs %d of the image has no name", id, rec.ID)
 		}
 	}
-	if rec.SharedDev {
+	if fs.sharedDev = rec.SharedDev; rec.SharedDev {
 		fs.dev = e.Dev(rec.Dev)
 	} else {
 		fs.dev = e.KeepDev(rec.Dev)
