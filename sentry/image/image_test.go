@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math/rand"
 	"os"
@@ -19,7 +20,7 @@ func sampleImage(t testing.TB, n int) []byte {
 	var b bytes.Buffer
 	w := NewWriter(&b)
 	for i := range n {
-		if err := w.Put(7, 1, sample{ID(i + 1), "x", bytes.Repeat([]byte{byte(i)}, i)}); err != nil {
+		if err := w.Put(7, 1, sample{ID(i + 1), "x\xff\xc3", bytes.Repeat([]byte{byte(i)}, i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,6 +46,9 @@ func readAll(p []byte) (int, error) {
 		var s sample
 		if err := rec.Decode(&s); err != nil {
 			return n, err
+		}
+		if s.Name != "x\xff\xc3" {
+			return n, fmt.Errorf("a name became %q", s.Name)
 		}
 	}
 }

@@ -46,13 +46,17 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var encMode, decMode = codecs()
 
 func codecs() (cbor.EncMode, cbor.DecMode) {
-	enc, err := cbor.CoreDetEncOptions().EncMode()
+	opts := cbor.CoreDetEncOptions()
+	// Names of files are any bytes, which CBOR's text strings must not hold.
+	opts.String = cbor.StringToByteString
+	enc, err := opts.EncMode()
 	if err != nil {
 		panic(err) // the options are constant
 	}
 	dec, err := cbor.DecOptions{
 		MaxArrayElements: 1 << 24, MaxMapPairs: 1 << 20, MaxNestedLevels: 16,
 		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden,
+		ByteStringToString: cbor.ByteStringToStringAllowed,
 	}.DecMode()
 	if err != nil {
 		panic(err)
