@@ -64,7 +64,8 @@ type Group interface {
 	HostPID() int
 	// NewAddressSpace returns an empty address space.
 	NewAddressSpace() (AddressSpace, error)
-	// Close kills all stubs of the group.
+	// Close kills all stubs of the group and waits until they are gone, some
+	// seconds at most.
 	Close()
 }
 

@@ -26,6 +26,7 @@ type group struct {
 	zygote *stub
 
 	filler sync.WaitGroup // the goroutine of fill
+	live   atomic.Int32   // processes that have not been reaped
 
 	mu sync.Mutex
 	// mu guards:
@@ -37,8 +38,9 @@ type group struct {
 	spaces  map[*addrSpace]struct{}
 }
 
-func newGroup(p *Platform, zygote *stub) *group {
-	g := &group{p: p, zygote: zygote, want: poolSize, spaces: map[*addrSpace]struct{}{}}
+// newGroup returns a group that has no zygote yet.
+func newGroup(p *Platform) *group {
+	g := &group{p: p, want: poolSize, spaces: map[*addrSpace]struct{}{}}
 	g.trim = time.AfterFunc(poolIdle, g.shrink)
 	g.trim.Stop()
 	return g
@@ -47,10 +49,10 @@ func newGroup(p *Platform, zygote *stub) *group {
 // HostPID implements platform.Group.
 func (g *group) HostPID() int { return g.zygote.pid }
 
-// fork clones an empty process from zygote z. Unless it is to be a zygote
+// fork clones an empty process of group g from zygote z. Unless it is to be a zygote
 // itself it gets its first thread, which is cheapest done before the leader
 // sleeps for the first time.
-func (p *Platform) fork(z *stub, zygote bool) (*stub, error) {
+func (p *Platform) fork(z *stub, g *group, zygote bool) (*stub, error) {
 	area, err := p.ctl.allocArea()
 	if err != nil {
 		return nil, err
@@ -79,6 +81,8 @@ func (p *Platform) fork(z *stub, zygote bool) (*stub, error) {
 		}
 		return nil, unix.Errno(-pid)
 	}
+	st.g = g
+	g.live.Add(1)
 	if err := st.adopt(pid); err != nil {
 		st.release()
 		return nil, err
@@ -91,7 +95,7 @@ func (g *group) NewAddressSpace() (platform.AddressSpace, error) {
 	st := g.take()
 	if st == nil {
 		var err error
-		if st, err = g.p.fork(g.zygote, false); err != nil {
+		if st, err = g.p.fork(g.zygote, g, false); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +149,7 @@ func (g *group) shrink() {
 // group, which ends with the work; Close waits for it.
 func (g *group) fill() {
 	for {
-		st, err := g.p.fork(g.zygote, false)
+		st, err := g.p.fork(g.zygote, g, false)
 		g.mu.Lock()
 		if err == nil && !g.closed {
 			g.pool = append(g.pool, st)
@@ -169,7 +173,11 @@ func (g *group) forget(a *addrSpace) {
 	g.mu.Unlock()
 }
 
-// Close implements platform.Group.
+// closeDeadline bounds how long Close waits for processes to die.
+const closeDeadline = 3 * time.Second
+
+// Close implements platform.Group. The processes have died when it returns, if
+// the host is not too busy for that.
 func (g *group) Close() {
 	g.mu.Lock()
 	g.closed = true
@@ -188,4 +196,7 @@ func (g *group) Close() {
 	g.zygote.release()
 	g.filler.Wait()
 	g.p.forget(g)
+	for end := time.Now().Add(closeDeadline); g.live.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }

@@ -161,11 +161,12 @@ func (p *Platform) kept(fd int) bool {
 
 // NewGroup implements platform.Platform.
 func (p *Platform) NewGroup() (platform.Group, error) {
-	st, err := p.fork(p.zygote, true)
+	g := newGroup(p)
+	st, err := p.fork(p.zygote, g, true)
 	if err != nil {
 		return nil, err
 	}
-	g := newGroup(p, st)
+	g.zygote = st
 	p.mu.Lock()
 	closed := p.closed
 	if !closed {

@@ -317,3 +317,31 @@ func TestRanges(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseWaits: nothing of a group is left when Close returns, of spaces that
+// were released just before neither: its cgroup can be removed.
+func TestCloseWaits(t *testing.T) {
+	p := newPlatform(t)
+	before := children(t)
+	for range 5 {
+		g, err := p.NewGroup()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 6 {
+			as, err := g.NewAddressSpace()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 {
+				defer as.Release()
+			} else {
+				as.Release()
+			}
+		}
+		g.Close()
+		if n := children(t); n != before {
+			t.Fatalf("%d children, %d before", n, before)
+		}
+	}
+}

@@ -17,6 +17,7 @@ const ackDeadline = 20 * time.Second
 // stub is one host process. Its leader executes the commands in the ring.
 type stub struct {
 	p       *Platform
+	g       *group // nil of the first
 	area    int64
 	cmd     *cmdPage
 	res     *slotMem // first slot, which holds the leader's results
@@ -91,7 +92,7 @@ func (st *stub) adopt(pid int) error {
 		unix.Kill(pid, unix.SIGKILL)
 		unix.Wait4(pid, nil, unix.WALL, nil)
 		st.dead.Store(true)
-		close(st.gone)
+		st.tellGone()
 		return err
 	}
 	st.pidfd = fd
@@ -225,9 +226,17 @@ func (st *stub) markDead() {
 		s.mem.store(stDead)
 		futexWake(&s.mem.state)
 	}
-	close(st.gone)
+	st.tellGone()
 	st.freeLocked()
 	st.mu.Unlock()
+}
+
+// tellGone is the last thing about a process that has been reaped.
+func (st *stub) tellGone() {
+	close(st.gone)
+	if st.g != nil {
+		st.g.live.Add(-1)
+	}
 }
 
 // release gives up the process: it dies, and its memory is freed when the
