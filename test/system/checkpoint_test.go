@@ -115,6 +115,8 @@ func TestCheckpointRestore(t *testing.T) {
 		{name: "stopped process", setup: "sh -c 'kill -STOP $$; echo continued' & a=$!; sleep 0.3; echo ready; hold; grep State /proc/$a/status; kill -CONT $a; wait $a", want: "State:\tT (stopped)\ncontinued\n"},
 		{name: "zombie", setup: "sh -c 'exit 9' & a=$!; sleep 0.2; echo ready; hold; wait $a; echo $?", want: "9\n"},
 		{name: "removed directory", setup: "umask 027; mkdir /tmp/x; cd /tmp/x; rmdir /tmp/x; ulimit -n 77; echo ready; hold; readlink /proc/self/cwd; mkdir y 2>/dev/null || echo none; umask; ulimit -n", want: "/tmp/x (deleted)\nnone\n0027\n77\n"},
+		{name: "names of any bytes", setup: "d=$(printf '/tmp/d\\377\\303\\nx'); f=$(printf 'f\\200'); mkdir \"$d\"; cd \"$d\"; echo in > \"$f\"; exec 3< \"$f\"; echo ready; hold; echo * | od -An -tx1; readlink /proc/self/cwd | od -An -tx1; cat <&3",
+			want: " 66 80 0a\n 2f 74 6d 70 2f 64 ff c3 0a 78 0a\nin\n"},
 		{name: "identity", flags: []string{"--user", "1000:1000", "--cap-drop", "CAP_CHOWN", "--env", "A=b"}, setup: "id > /tmp/a; grep -E '^(Uid|Cap|NoNew)' /proc/$$/status >> /tmp/a; echo ready; hold; { id; grep -E '^(Uid|Cap|NoNew)' /proc/$$/status; } | cmp - /tmp/a && echo $A", want: "b\n"},
 		{name: "pids", setup: "sleep 1000 & a=$!; echo ready; hold; echo $$ $PPID; kill -0 $a && echo there; kill $a; (sleep 0) & [ $! -gt $a ] && echo newer", want: "1 0\nthere\nnewer\n"},
 		{name: "standard error and exit", setup: "echo ready; hold; echo err >&2; exit 42", want: "", code: 42},
@@ -375,7 +377,7 @@ func TestCheckpointImage(t *testing.T) {
 	awaitOutput(t, id, "ready")
 	ok(t, R.Ctr("task", "checkpoint", "--image-path", p.img(1), id))
 	res := ok(t, image("inspect", p.img(1)))
-	for _, want := range []string{id, "sleep"} {
+	for _, want := range []string{id, "sleep", "/tmp/opened", "running"} {
 		if !strings.Contains(res.Stdout, want) {
 			t.Errorf("inspect does not show %q:\n%s", want, res.Stdout)
 		}
