@@ -295,13 +295,12 @@ func (w *world) walk(name string, out *[]string) {
 
 // saved is an image in memory.
 type saved struct {
-	kernel                   []byte
-	frames                   map[uint64][]byte
-	ns, fs, fds, task, extra image.ID
-	files                    []image.ID
-	validate                 bool
-	mono                     int64
-	mappings                 []image.ID
+	kernel      []byte
+	frames      map[uint64][]byte
+	ns, fs, fds image.ID
+	validate    bool
+	mono        int64
+	mappings    []image.ID
 }
 
 func (w *world) save(validate bool, mappings ...mem.Mappable) *saved {
