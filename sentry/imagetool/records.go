@@ -44,7 +44,7 @@ type file struct {
 }
 
 type mount struct {
-	Point string `json:"point"` // in its parent's file system
+	Point string `json:"point"`
 	Kind  string `json:"kind"`
 }
 
@@ -155,7 +155,7 @@ func (st *state) read(t *tree) error {
 		if fs.Kind == image.KindPseudo {
 			kind = get[image.Pseudo](t, image.KindPseudo, fs.ID).Type
 		}
-		st.Mounts = append(st.Mounts, mount{Point: "/" + m.Point.Names, Kind: kind})
+		st.Mounts = append(st.Mounts, mount{Point: t.path(image.Path{Mount: m.Parent, Names: m.Point.Names}), Kind: kind})
 	}
 	for _, id := range t.IDs(image.KindUnixSocket) {
 		s := get[image.UnixSocket](t, image.KindUnixSocket, id)
