@@ -90,8 +90,8 @@ for n in 3 4 5; do echo "$n" >&8; read -r sq <&9; echo "$n squared is $sq"; done
 echo quit >&8; wait "$server_pid"; exec 8>&- 9<&-; cat server.log
 sleep 30 & victim=$!
 kill -TERM "$victim"; wait "$victim" 2> /dev/null; echo "victim gave $?"
-(trap '' TERM; sleep 0.3; echo "survived TERM") & stubborn=$!
-sleep 0.1; kill -TERM "$stubborn"; wait "$stubborn"
+(trap '' TERM; : > trapped; sleep 1; echo "survived TERM") & stubborn=$!
+until [ -e trapped ]; do sleep 0.02; done; kill -TERM "$stubborn"; wait "$stubborn"
 bash -c 'set -m; sleep 20 & kill -STOP %1; sleep 0.1; jobs -l | grep -c Stopped; kill -KILL %1; wait' 2> /dev/null
 for sig in HUP INT QUIT ALRM PIPE; do bash -c "ulimit -c 0; kill -$sig \$\$"; echo "$sig gives $?"; done 2> /dev/null
 seq 1 2000 | xargs -P 4 -n 500 echo | wc -w
