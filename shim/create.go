@@ -143,6 +143,8 @@ func (s *service) create(ctx context.Context, r *taskapi.CreateTaskRequest) (_ *
 	defer func() {
 		if err != nil {
 			undo.run()
+			// containerd removes the bundle now: nothing may be written there any more.
+			s.dropEarly()
 		}
 		s.mu.Lock()
 		delete(s.creating, r.ID)
