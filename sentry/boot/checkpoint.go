@@ -10,13 +10,11 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"runsc/pkg/controlapi"
 	"runsc/pkg/imagefmt"
 	"runsc/sentry/fs/dev"
 	"runsc/sentry/fs/gofer"
-	"runsc/sentry/fs/host"
 	"runsc/sentry/kernel"
 	"runsc/sentry/state"
 	"runsc/sentry/vfs"
@@ -130,10 +128,7 @@ type pendingRestore struct {
 // restoreProcesses gives the container the processes of its image.
 func (c *container) restoreProcesses(p *pendingRestore) (*state.Restore, error) {
 	defer p.fds.close()
-	b := &builder{s: c.sentry, c: c, req: p.req, fds: p.fds, who: newCaller(), files: map[int]controlapi.Mount{}}
-	for _, m := range p.req.Mounts {
-		b.files[m.Index] = m
-	}
+	b := newBuilder(c, p.req, p.fds)
 	r := p.req.Restore
 	var files [len(imagefmt.StateFiles)]*os.File
 	for i := range files {
@@ -207,22 +202,14 @@ func (b *builder) restoredStream(n int) (*vfs.File, error) {
 	}
 	stdio := b.req.Stdio
 	index := [...]int{stdio.Stdin, stdio.Stdout, stdio.Stderr}[n]
-	flags := uint32(unix.O_WRONLY)
-	if n == 0 {
-		flags = unix.O_RDONLY
-	}
 	hf, err := b.fds.take(index)
 	if err != nil {
 		return nil, err
 	}
 	if hf == nil {
-		return dev.OpenNull(flags), nil
+		return dev.OpenNull(streamFlags(n)), nil
 	}
-	f, err := newHostFile(hf, n, flags)
-	if err == nil {
-		host.SetSlot(f, n)
-	}
-	return f, err
+	return newHostFile(hf, n)
 }
 
 // watchPages loads the rest of a restored container's memory and reports the

@@ -88,7 +88,7 @@ func (c *container) kernelConfig(req *controlapi.CreateContainerRequest) kernel.
 	s := c.sentry
 	conf := kernel.ContainerConfig{
 		ID: c.id, Hostname: req.Hostname, Group: c.group, Account: c.account, PidsLimit: max(req.Limits.Pids, 0),
-		OnExit: func(execID string, status int) { s.reportExit(c.id, execID, status) },
+		OnExit: func(execID string, status int) { s.control.NotifyExit(c.id, execID, status) },
 		OnOOM:  func() { s.control.NotifyOOM(c.id) },
 	}
 	// The shim has checked that the containers named are of this pod.

@@ -177,31 +177,35 @@ func (c *container) stdio(who *caller, rootFS *vfs.FSContext, s controlapi.Stdio
 // standardFile makes descriptor n of a process from the host's, or from the
 // guest's /dev/null.
 func (c *container) standardFile(who *caller, rootFS *vfs.FSContext, n, index int, fds *fileSet, uid uint32) (*vfs.File, error) {
-	flags := uint32(unix.O_WRONLY)
-	if n == 0 {
-		flags = unix.O_RDONLY
-	}
 	hf, err := fds.take(index)
 	if err != nil {
 		return nil, err
 	}
 	if hf == nil {
-		return vfs.OpenAt(who, vfs.At{FS: rootFS, Name: "/dev/null"}, flags, 0)
+		return vfs.OpenAt(who, vfs.At{FS: rootFS, Name: "/dev/null"}, streamFlags(n), 0)
 	}
-	f, err := newHostFile(hf, n, flags)
+	f, err := newHostFile(hf, n)
 	if err == nil {
-		host.SetSlot(f, n)
 		err = f.Inode().SetStat(who, &vfs.SetStat{UID: &uid})
 	}
 	return f, err
 }
 
-func newHostFile(hf *os.File, n int, flags uint32) (*vfs.File, error) {
+// streamFlags is the access mode of standard stream n.
+func streamFlags(n int) uint32 {
+	if n == 0 {
+		return unix.O_RDONLY
+	}
+	return unix.O_WRONLY
+}
+
+// newHostFile makes standard stream n of a process from the host's.
+func newHostFile(hf *os.File, n int) (*vfs.File, error) {
 	fd, err := detach(hf)
 	if err != nil {
 		return nil, err
 	}
-	f, err := host.New(fd, flags)
+	f, err := host.New(fd, streamFlags(n))
 	if err == nil {
 		host.SetSlot(f, n)
 	}

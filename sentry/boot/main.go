@@ -150,10 +150,11 @@ func (s *Sentry) newGofer(sock *os.File) error {
 		return err
 	}
 	key, err := hex.DecodeString(s.conf.Options["inode-key"])
-	if err != nil || len(key) != 0 && len(key) != len(s.inodeKey) {
-		return fmt.Errorf("inode-key is not %d bytes in hexadecimal", len(s.inodeKey))
+	opts := gofer.ClientOptions{Policy: policy, ProcSelfFD: s.selfFD, Gofer: remote}
+	if err != nil || len(key) != 0 && len(key) != len(opts.Key) {
+		return fmt.Errorf("inode-key is not %d bytes in hexadecimal", len(opts.Key))
 	}
-	copy(s.inodeKey[:], key)
-	s.gofer = gofer.NewClient(gofer.ClientOptions{Key: s.inodeKey, Policy: policy, ProcSelfFD: s.selfFD, Gofer: remote})
+	copy(opts.Key[:], key)
+	s.gofer = gofer.NewClient(opts)
 	return nil
 }

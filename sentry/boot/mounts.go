@@ -27,12 +27,18 @@ type builder struct {
 	files map[int]controlapi.Mount
 }
 
-// mountTree returns the container's mount namespace.
-func (s *Sentry) mountTree(c *container, req *controlapi.CreateContainerRequest, fds *fileSet) (_ *vfs.Namespace, err error) {
-	b := &builder{s: s, c: c, req: req, fds: fds, who: newCaller(), files: map[int]controlapi.Mount{}}
+// newBuilder returns a builder that has no mount namespace yet.
+func newBuilder(c *container, req *controlapi.CreateContainerRequest, fds *fileSet) *builder {
+	b := &builder{s: c.sentry, c: c, req: req, fds: fds, who: newCaller(), files: map[int]controlapi.Mount{}}
 	for _, m := range req.Mounts {
 		b.files[m.Index] = m
 	}
+	return b
+}
+
+// mountTree returns the container's mount namespace.
+func (s *Sentry) mountTree(c *container, req *controlapi.CreateContainerRequest, fds *fileSet) (_ *vfs.Namespace, err error) {
+	b := newBuilder(c, req, fds)
 	if err := b.rootfs(); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,6 @@ type Sentry struct {
 	proc     *proc.System
 	control  *control.Server
 	selfFD   int // see isolate.ProcSelfFD
-	inodeKey [32]byte
 	done     chan struct{}
 
 	mu sync.Mutex
@@ -203,11 +202,6 @@ func (s *Sentry) logf(level, line string) {
 		return
 	}
 	s.control.Log(level, line)
-}
-
-// reportExit tells the shim of a process's end, as kernel.ContainerConfig has it.
-func (s *Sentry) reportExit(id, execID string, status int) {
-	s.control.NotifyExit(id, execID, status)
 }
 
 // stopTimeout bounds how long ending a container waits for its tasks, which
