@@ -33,7 +33,9 @@ type config struct {
 	// DebugLog is a file to which the Sentry's log goes besides the shim's.
 	DebugLog string `toml:"debug-log"`
 	// Overlay2 says where writes to a root file system go: "root:memory", the
-	// default, keeps them in the sandbox's memory; "none" writes to the host.
+	// default, keeps them in the sandbox's memory, "root:self" and
+	// "root:dir=PATH" in a file of the host; "none" writes to the host. An
+	// annotation overrides it.
 	Overlay2 string `toml:"overlay2"`
 	// InodePolicy says how inode numbers of host files reach the guest:
 	// "hash", the default, "host" or "map".
@@ -127,12 +129,11 @@ func parseConfig(name string, body []byte) (*config, error) {
 		}
 		c.RestoreAllow[i] = filepath.Clean(p)
 	}
-	switch c.Overlay2 {
-	case "":
+	if c.Overlay2 == "" {
 		c.Overlay2 = overlayMemory
-	case overlayMemory, overlayNone:
-	default:
-		return nil, fmt.Errorf("%s: overlay2 is %q, %q and %q are possible", name, c.Overlay2, overlayMemory, overlayNone)
+	}
+	if _, err := parseOverlay(c.Overlay2); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return c, nil
 }
@@ -198,7 +199,7 @@ var _ proto.Message = (*runcoptions.Options)(nil)
 
 // sentryOptions returns the keys that the Sentry reads.
 func (c *config) sentryOptions() (map[string]string, error) {
-	o := map[string]string{"overlay2": c.Overlay2, "inode-policy": c.InodePolicy}
+	o := map[string]string{"inode-policy": c.InodePolicy}
 	if c.InodePolicy == "hash" {
 		file := c.InodeKeyFile
 		if file == "" {

@@ -480,9 +480,17 @@ func (c *container) adoptZygote(zygote *os.File, oomScore *int) error {
 
 // addMounts gives the gofer the root and the bind mounts of the container.
 func (c *container) addMounts(req *controlapi.CreateContainerRequest, spec *specs.Spec, conf *config, files *fileList) error {
-	// With the overlay, what the guest writes stays in the sandbox's memory.
-	readonly := spec.Root.Readonly || conf.Overlay2 == overlayMemory
-	if err := c.addMount(req, controlapi.RootfsIndex, rootPath(c.bundle, spec), true, readonly, files); err != nil {
+	mode, err := overlayOf(conf, spec.Annotations)
+	if err != nil {
+		return fail(errdefs.ErrInvalidArgument, "%v", err)
+	}
+	root := rootPath(c.bundle, spec)
+	if err := c.addUpper(req, mode, root, files); err != nil {
+		return err
+	}
+	// With the overlay nothing that the guest writes reaches the files of the root.
+	readonly := spec.Root.Readonly || mode.medium != mediumNone
+	if err := c.addMount(req, controlapi.RootfsIndex, root, true, readonly, files); err != nil {
 		return fmt.Errorf("root file system: %w", err)
 	}
 	for i := range spec.Mounts {

@@ -71,6 +71,15 @@ type Mount struct {
 	ReadOnly bool `json:"readOnly"`
 }
 
+// Upper is the layer that takes the writes to a container's root.
+type Upper struct {
+	// File is the index of an empty file of the host that holds its data,
+	// NoFile if that is in memory.
+	File int `json:"file"`
+	// SizeBytes bounds the data; 0 for no bound.
+	SizeBytes uint64 `json:"sizeBytes,omitempty"`
+}
+
 // RootfsIndex is the Mount.Index of a container's root.
 const RootfsIndex = -1
 
@@ -102,6 +111,8 @@ type CreateContainerRequest struct {
 	Stdio    Stdio           `json:"stdio"`
 	Mounts   []Mount         `json:"mounts"`
 	Limits   Limits          `json:"limits"`
+	// Upper is nil if writes to the root go to the host.
+	Upper *Upper `json:"upper,omitempty"`
 	// Hostname is the name to start with: the spec's, or the host's if the
 	// spec has none or no UTS namespace. It has no effect with JoinUTS.
 	Hostname string `json:"hostname,omitempty"`

@@ -67,6 +67,9 @@ func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileS
 			return nil, errInvalid("%v", err)
 		}
 	}
+	if err := c.openUpper(req, fds); err != nil {
+		return nil, err
+	}
 	if req.Restore != nil {
 		c.restore = &pendingRestore{req, newFileSet(fds.files)}
 		fds.files = nil
@@ -80,6 +83,24 @@ func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileS
 	}
 	c.init, err = c.load(processRequest{process: spec.Process, stdio: req.Stdio, init: true}, fds)
 	return c, err
+}
+
+// openUpper makes an account for the files of the upper layer if a file of the
+// host holds them: they are no memory of the container's.
+func (c *container) openUpper(req *controlapi.CreateContainerRequest, fds *fileSet) error {
+	if req.Upper == nil {
+		return nil
+	}
+	f, err := fds.take(req.Upper.File)
+	if f == nil || err != nil {
+		return err
+	}
+	fd, err := detach(f)
+	if err != nil {
+		return err
+	}
+	c.account.Upper = mem.NewAccount(nil, 0)
+	return c.sentry.memory.AddDisk(fd, c.account.Upper)
 }
 
 // kernelConfig decides which namespaces the container has to itself and which
@@ -250,6 +271,9 @@ func (c *container) destroy() error {
 	}
 	if c.group != nil {
 		c.group.Close()
+	}
+	if c.account.Upper != nil {
+		c.sentry.memory.RemoveDisk(c.account.Upper)
 	}
 	c.destroyed = true
 	return nil

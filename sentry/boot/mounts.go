@@ -12,6 +12,7 @@ import (
 	"runsc/sentry/fs/gofer"
 	"runsc/sentry/fs/overlay"
 	"runsc/sentry/fs/tmpfs"
+	"runsc/sentry/mem"
 	"runsc/sentry/vfs"
 )
 
@@ -94,8 +95,8 @@ func (b *builder) destination(index int) string {
 	return path.Clean("/" + b.c.spec.Mounts[index].Destination)
 }
 
-// rootfs mounts the image, with a layer in memory over it that takes the
-// writes unless overlay2 is "none". A read-only root has the layer too: mount points that the image
+// rootfs mounts the image, with a layer over it that takes the writes unless
+// they go to the host. A read-only root has the layer too: mount points that the image
 // lacks are made in it before it is closed.
 func (b *builder) rootfs() error {
 	lower, isDir, err := b.hostFS(controlapi.RootfsIndex, gofer.Exclusive, "none")
@@ -106,15 +107,14 @@ func (b *builder) rootfs() error {
 		lower.Release()
 		return errInvalid("root.path: not a directory")
 	}
-	if b.s.conf.Options["overlay2"] == "none" {
+	if b.req.Upper == nil {
 		b.setRoot(lower)
 		return nil
 	}
-	upper, err := b.tmpfs("none", "mode=755")
-	if err != nil {
-		lower.Release()
-		return err
-	}
+	upper := tmpfs.New(b.who, tmpfs.Config{
+		Memory: b.s.memory, Account: b.c.account, Upper: true, Source: "none", Mode: 0o755,
+		Size: (b.req.Upper.SizeBytes + mem.PageSize - 1) &^ (mem.PageSize - 1),
+	})
 	fs, err := overlay.New(b.who, overlay.Config{Lower: []vfs.Filesystem{lower}, Upper: upper})
 	if err != nil {
 		return err

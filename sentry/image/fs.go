@@ -30,6 +30,9 @@ type Tmpfs struct {
 	NoAccount bool `cbor:"10,keyasint,omitempty"`
 	// SharedDev is set if another file system has the device number too.
 	SharedDev bool `cbor:"11,keyasint,omitempty"`
+	// Upper is set if it is the upper layer of the container's root, whose
+	// data may be in a file of the host.
+	Upper bool `cbor:"12,keyasint,omitempty"`
 }
 
 // TmpfsInode is an inode of a tmpfs.

@@ -20,6 +20,8 @@ const (
 	// Kernel is no kind of frames: memory of the Sentry's own that a guest
 	// can make grow, such as inodes (Charge).
 	Kernel
+	// Disk frames are in a host file, not in memory (File.AddDisk).
+	Disk
 	numKinds
 )
 
@@ -41,6 +43,13 @@ type Account struct {
 	peak  atomic.Int64
 	fails atomic.Uint64
 	used  [numKinds]atomic.Int64
+
+	// Upper, if set, is charged for the files of the root's upper layer
+	// instead of this account. Set before first use.
+	Upper *Account
+
+	// disk has the frames of kind Disk; nil without one (AddDisk).
+	disk *store
 
 	// File.mu guards: windows with room for further pages.
 	partial [numKinds][]*window

@@ -60,6 +60,14 @@ func (f *File) segments(off uint64, n int, fn func(off uint64, lo, hi int, mappe
 		w := f.window(off + uint64(done))
 		in := off + uint64(done) - w.off
 		wend := min(n, done+int(WindowSize-in))
+		if w.store.disk() {
+			// An error of the disk is one of a system call, never a signal.
+			if err := fn(off+uint64(done), done, wend, false); err != nil {
+				return err
+			}
+			done = wend
+			continue
+		}
 		for done < wend {
 			page := int((off + uint64(done) - w.off) / PageSize)
 			mapped := w.heat.use(page, limit)
@@ -89,11 +97,12 @@ func (f *File) ReadAt(p []byte, off uint64) error {
 		return err
 	}
 	return f.segments(off, len(p), func(o uint64, lo, hi int, mapped bool) error {
+		s := f.store(o)
 		if mapped {
-			copy(p[lo:hi], f.mapping.bytes(f.fd, o, hi-lo))
+			copy(p[lo:hi], s.bytes(o, hi-lo))
 			return nil
 		}
-		return preadFull(f.fd, p[lo:hi], int64(o))
+		return preadFull(s.fd, p[lo:hi], s.hostOff(o))
 	})
 }
 
@@ -107,11 +116,12 @@ func (f *File) WriteAt(p []byte, off uint64) error {
 	}
 	defer f.EndWrite()
 	return f.segments(off, len(p), func(o uint64, lo, hi int, mapped bool) error {
+		s := f.store(o)
 		if mapped {
-			copy(f.mapping.bytes(f.fd, o, hi-lo), p[lo:hi])
+			copy(s.bytes(o, hi-lo), p[lo:hi])
 			return nil
 		}
-		return pwriteFull(f.fd, p[lo:hi], int64(o))
+		return pwriteFull(s.fd, p[lo:hi], s.hostOff(o))
 	})
 }
 

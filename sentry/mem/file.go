@@ -26,25 +26,22 @@ func (r Range) Len() uint64 { return r.End - r.Start }
 // File is the memfile: all guest frames of a sandbox.
 type File struct {
 	// immutable after New:
-	fd   int
+	main *store   // the memfd
 	root *Account // charged when the caller names no account
 
 	reclaimMu sync.Mutex // held while frames are punched, before mu
 
 	mu sync.Mutex
 	// mu guards:
-	free       []*window // windows without pages, owner or dirt
-	end        uint64    // windows exist below it
 	dirtyPages int
 	timer      *time.Timer // reclaim, set while dirtyPages > 0
 	closed     bool
 	restores   []*FrameMap // whose loaders may run
 	retiring   int         // address spaces that wait for Retire
 
-	// atomic: windows by offset / WindowSize; entries never change once visible.
-	table atomic.Pointer[[]*window]
-
-	mapping fileMapping
+	// atomic: the host files by the number of their space, see store; entries
+	// change to nil only when the store has no frames any more.
+	disks atomic.Pointer[[]*store]
 
 	dying atomic.Int32 // calls of FreeAfter that still wait
 
@@ -65,9 +62,7 @@ func New() (*File, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("memfile: ftruncate: %w", err)
 	}
-	f := &File{fd: fd, root: NewAccount(nil, 0)}
-	f.table.Store(&[]*window{})
-	return f, nil
+	return &File{main: newStore(fd, 0, fileSize), root: NewAccount(nil, 0)}, nil
 }
 
 // Close frees everything. No frame may be in use.
@@ -86,16 +81,18 @@ func (f *File) Close() {
 		f.timer.Stop()
 	}
 	f.mu.Unlock()
-	f.mapping.close()
-	unix.Close(f.fd)
+	for _, s := range f.stores() {
+		s.close()
+	}
 }
 
-// FD returns the host descriptor. It is the File's.
-func (f *File) FD() int { return f.fd }
+// FD returns the descriptor of the memfd. It is the File's.
+func (f *File) FD() int { return f.main.fd }
 
 // Allocate returns n bytes (a multiple of the page size) of zero-filled
 // frames, contiguous in the file, each with one reference, charged to a (nil
-// for the file's own account). The error is ErrLimit.
+// for the file's own account). The error is ErrLimit, or for kind Disk what
+// the host says: ENOSPC, EDQUOT, EIO.
 func (f *File) Allocate(n uint64, a *Account, kind Kind) (Range, error) {
 	if n == 0 || n%PageSize != 0 || n > fileSize/2 {
 		return Range{}, unix.EINVAL
@@ -107,6 +104,17 @@ func (f *File) Allocate(n uint64, a *Account, kind Kind) (Range, error) {
 		a.limitHit(n)
 		return Range{}, err
 	}
+	r, err := f.allocate(n, a, kind)
+	if err == nil {
+		if err = f.store(r.Start).back(r); err != nil {
+			f.DecRef(r)
+		}
+	}
+	return r, err
+}
+
+// allocate finds frames for what was charged to a.
+func (f *File) allocate(n uint64, a *Account, kind Kind) (Range, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pages := int(n / PageSize)
@@ -138,9 +146,10 @@ func (f *File) Allocate(n uint64, a *Account, kind Kind) (Range, error) {
 
 // allocateLargeLocked takes consecutive new windows at the end of the file.
 func (f *File) allocateLargeLocked(pages int, a *Account, kind Kind) (Range, error) {
-	start := f.end
+	s := f.storeOf(a, kind)
+	start := s.end
 	for left := pages; left > 0; left -= windowPages {
-		w, err := f.growLocked()
+		w, err := s.growLocked()
 		if err != nil {
 			a.uncharge(uint64(pages)*PageSize, kind)
 			return Range{}, err
@@ -198,7 +207,8 @@ func (f *File) Shared(off uint64) bool {
 
 // window returns the window that off lies in.
 func (f *File) window(off uint64) *window {
-	return (*f.table.Load())[off/WindowSize]
+	s := f.store(off)
+	return (*s.table.Load())[(off-s.base)/WindowSize]
 }
 
 // eachWindow calls fn for the pages [lo, hi) of each window of r.

@@ -121,8 +121,8 @@ func TestWindow(t *testing.T) {
 	f.ReleaseWindow(w)
 	f.DecRef(r)
 	f.Reclaim()
-	if len(f.free) != 1 || a.Total() != 0 {
-		t.Errorf("%d free windows, %d bytes", len(f.free), a.Total())
+	if len(f.main.free) != 1 || a.Total() != 0 {
+		t.Errorf("%d free windows, %d bytes", len(f.main.free), a.Total())
 	}
 }
 

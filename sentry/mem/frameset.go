@@ -123,7 +123,8 @@ func (f *File) WritePages(w *image.PageWriter, set *FrameSet) error {
 // writePiece writes one piece or less.
 func (f *File) writePiece(w *image.PageWriter, r Range, buf []byte) error {
 	b := buf[:r.Len()]
-	if err := preadFull(f.fd, b, int64(r.Start)); err != nil {
+	s := f.store(r.Start)
+	if err := preadFull(s.fd, b, s.hostOff(r.Start)); err != nil {
 		return err
 	}
 	return w.Write(r.Start/PageSize, b)
@@ -132,12 +133,13 @@ func (f *File) writePiece(w *image.PageWriter, r Range, buf []byte) error {
 // nextData returns the first page of r that is no hole, or its end.
 func (f *File) nextData(r Range) (uint64, error) {
 	// unix.SEEK_DATA: lseek(2). The descriptor's offset is nobody's.
-	off, err := unix.Seek(f.fd, int64(r.Start), unix.SEEK_DATA)
+	s := f.store(r.Start)
+	off, err := unix.Seek(s.fd, s.hostOff(r.Start), unix.SEEK_DATA)
 	if err == unix.ENXIO {
 		return r.End, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	return min(uint64(off)&^(PageSize-1), r.End), nil
+	return min(s.base+uint64(off)&^(PageSize-1), r.End), nil
 }

@@ -6,8 +6,9 @@ type Region struct {
 	FD  int   // host descriptor, valid while the Mappable is referenced
 	Off int64 // page aligned
 	Len int64 // bytes, a multiple of the page size
-	// Frames is set when FD is the memfile: the caller may read and write
-	// the bytes through it.
+	// Frames is set when the pages are frames of the memfile, and Off the
+	// number of the first: the caller may read and write the bytes through it
+	// and maps what File.HostPlace tells.
 	Frames bool
 }
 

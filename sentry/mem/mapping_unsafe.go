@@ -68,7 +68,9 @@ func (m *fileMapping) bytes(fd int, off uint64, n int) []byte {
 func (f *File) word(off uint64) *uint32 {
 	w := f.window(off)
 	w.heat.put(int((off-w.off)/PageSize), hot)
-	p := f.mapping.chunk(f.fd, int(off/chunkSize))
+	s := w.store
+	off = uint64(s.hostOff(off))
+	p := s.mapping.chunk(s.fd, int(off/chunkSize))
 	// Invariant: off is a multiple of 4 inside an allocated frame.
 	return (*uint32)(unsafe.Add(p, off%chunkSize))
 }

@@ -86,7 +86,8 @@ type chunkLoad struct {
 }
 
 // RestoreFrames makes frames for those of the record with the number,
-// charged to a. Their contents come from p, which the FrameMap takes over, when they are first used.
+// charged to a; those that were on a disk are charged to a.Upper and on its disk,
+// if it has one. Their contents come from p, which the FrameMap takes over, when they are first used.
 func (f *File) RestoreFrames(r *image.Restorer, id image.ID, p *image.Pages, a *Account) (*FrameMap, error) {
 	var rec image.Frames
 	if err := r.Get(image.KindFrames, id, &rec); err != nil {
@@ -143,23 +144,40 @@ func (fm *FrameMap) setPending(key uint64, at, n int) {
 
 // allocate makes the frames, one reference each.
 func (fm *FrameMap) allocate(ranges []image.FrameRange, a *Account) error {
-	f := fm.f
-	var total, last uint64
+	f, upper := fm.f, a.Upper
+	onDisk := upper.FileKind() == Disk
+	var total, disk, last uint64
 	for i, r := range ranges {
-		if r.Pages == 0 || r.First < last || r.First > fileSize/PageSize || r.Pages > fileSize/PageSize-r.First || Kind(r.Kind) > PageCache {
+		if r.Pages == 0 || r.First < last || r.First > frameEnd/PageSize || r.Pages > frameEnd/PageSize-r.First ||
+			Kind(r.Kind) > PageCache && Kind(r.Kind) != Disk {
 			return fmt.Errorf("the image's range %d of frames is out of order", i)
 		}
 		last = r.First + r.Pages
-		total += r.Pages * PageSize
+		if onDisk && Kind(r.Kind) == Disk {
+			disk += r.Pages * PageSize
+		} else {
+			total += r.Pages * PageSize
+		}
 	}
 	if most := hostRAM(); total > most {
 		return fmt.Errorf("the image has %d MiB of memory, the host %d", total>>20, most>>20)
+	}
+	if onDisk {
+		if room := upper.disk.room(); disk > room {
+			return fmt.Errorf("the image has %d MiB of files, the disk of the upper layer room for %d: %w", disk>>20, room>>20, unix.ENOSPC)
+		}
 	}
 	for _, r := range ranges {
 		for first, left := r.First, r.Pages; left > 0; {
 			key, at := first/windowPages, int(first%windowPages)
 			n := int(min(left, uint64(windowPages-at)))
-			if err := f.charge(a, uint64(n)*PageSize, Kind(r.Kind)); err != nil {
+			acct, kind := a, Kind(r.Kind)
+			if kind == Disk {
+				if kind = upper.FileKind(); onDisk {
+					acct = upper
+				}
+			}
+			if err := f.charge(acct, uint64(n)*PageSize, kind); err != nil {
 				return fmt.Errorf("the image has %d MiB of memory, more than the limit: %w", total>>20, err)
 			}
 			f.mu.Lock()
@@ -167,16 +185,16 @@ func (fm *FrameMap) allocate(ranges []image.FrameRange, a *Account) error {
 			var err error
 			if m == nil {
 				m = &mappedWindow{}
-				if m.w, err = f.newWindowLocked(a, Kind(r.Kind)); err == nil {
+				if m.w, err = f.newWindowLocked(acct, kind); err == nil {
 					m.w.reserved = true
 					fm.windows[key] = m
 				}
-			} else if m.w.kind != Kind(r.Kind) {
+			} else if m.w.kind != kind {
 				err = fmt.Errorf("the image has frames of two kinds in window %d", key)
 			}
 			if err != nil {
 				f.mu.Unlock()
-				a.uncharge(uint64(n)*PageSize, Kind(r.Kind))
+				acct.uncharge(uint64(n)*PageSize, kind)
 				return err
 			}
 			m.w.takeLocked(at, n)
@@ -184,6 +202,9 @@ func (fm *FrameMap) allocate(ranges []image.FrameRange, a *Account) error {
 				m.held.set(i)
 			}
 			f.mu.Unlock()
+			if err := m.w.store.back(m.w.rangeOf(at, n)); err != nil {
+				return fmt.Errorf("no room for the image's files on the disk of the upper layer: %w", err)
+			}
 			first, left = first+uint64(n), left-uint64(n)
 		}
 	}
@@ -231,7 +252,7 @@ func (fm *FrameMap) Take(r Range) ([]Range, error) {
 
 // find calls fn, with mu held, for the pages [lo, hi) of each window of r.
 func (fm *FrameMap) find(r Range, fn func(m *mappedWindow, lo, hi int)) ([]Range, error) {
-	if r.Start%PageSize != 0 || r.End%PageSize != 0 || r.Start >= r.End || r.End > fileSize {
+	if r.Start%PageSize != 0 || r.End%PageSize != 0 || r.Start >= r.End || r.End > frameEnd {
 		return nil, fmt.Errorf("the image refers to frames %#x-%#x, which cannot be", r.Start, r.End)
 	}
 	fm.mu.Lock()
@@ -409,7 +430,7 @@ func (pw *pendingWindow) place(lo, hi int, data []byte) error {
 		for j < hi && pw.bits.get(j) {
 			j++
 		}
-		if err := pwriteFull(pw.fm.f.fd, data[(i-lo)*PageSize:(j-lo)*PageSize], int64(pw.w.off)+int64(i)*PageSize); err != nil {
+		if err := pwriteFull(pw.w.store.fd, data[(i-lo)*PageSize:(j-lo)*PageSize], pw.w.store.hostOff(pw.w.off)+int64(i)*PageSize); err != nil {
 			return err
 		}
 		for ; i < j; i++ {

@@ -1,10 +1,6 @@
 package mem
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // reclaimDelay gathers freed frames into one batch.
 const reclaimDelay = 100 * time.Millisecond
@@ -128,7 +124,7 @@ func (f *File) Reclaim() {
 		f.timer = nil
 	}
 	var batch []Range
-	for _, w := range *f.table.Load() {
+	for _, w := range f.windowsLocked() {
 		if w.ndirty == 0 {
 			continue
 		}
@@ -155,7 +151,9 @@ func (f *File) Reclaim() {
 	}
 	f.mu.Unlock()
 	for _, r := range batch {
-		f.punch(r)
+		if !f.store(r.Start).punch(r) {
+			continue // lost: it is never handed out again
+		}
 		f.mu.Lock()
 		f.eachWindow(r, func(w *window, lo, hi int) {
 			for i := lo; i < hi; i++ {
@@ -169,14 +167,5 @@ func (f *File) Reclaim() {
 			f.retireLocked(w)
 		})
 		f.mu.Unlock()
-	}
-}
-
-// punch gives the pages of r back to the host; they read as zero afterwards.
-func (f *File) punch(r Range) {
-	err := unix.Fallocate(f.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.Start), int64(r.Len()))
-	if err != nil {
-		// The pages must not be handed out with old contents.
-		panic("mem: cannot punch the memfile: " + err.Error())
 	}
 }

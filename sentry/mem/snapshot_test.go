@@ -87,7 +87,7 @@ func fileSum(t testing.TB, f *File, r Range) uint32 {
 	h := crc32.NewIEEE()
 	b := make([]byte, PageSize)
 	for at := r.Start; at < r.End; at += PageSize {
-		if err := preadFull(f.fd, b, int64(at)); err != nil {
+		if err := preadFull(f.main.fd, b, int64(at)); err != nil {
 			t.Fatal(err)
 		}
 		h.Write(b)
@@ -157,7 +157,7 @@ func TestSnapshotWriters(t *testing.T) {
 				t.Errorf("extent %x %v", x, keep)
 			}
 			// What a guest does then.
-			_, err := unix.Pwrite(f.fd, []byte("guest"), int64(r.Start))
+			_, err := unix.Pwrite(f.main.fd, []byte("guest"), int64(r.Start))
 			return err
 		},
 	}
@@ -225,7 +225,7 @@ func TestSnapshotConcurrent(t *testing.T) {
 					f.SwapUint32(off, rng.Uint32())
 				case 2:
 					if f.Prepare(off, true) == nil {
-						unix.Pwrite(f.fd, []byte("guest"), int64(off)&^(PageSize-1))
+						unix.Pwrite(f.main.fd, []byte("guest"), int64(off)&^(PageSize-1))
 					}
 				}
 			}
@@ -323,7 +323,7 @@ func TestRetire(t *testing.T) {
 	f.Reclaim()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, w := range *f.table.Load() {
+	for _, w := range *f.main.table.Load() {
 		if w.nbusy != 0 || w.ndirty != 0 {
 			t.Errorf("%d pages are busy, %d dirty", w.nbusy, w.ndirty)
 		}

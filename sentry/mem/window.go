@@ -3,8 +3,6 @@ package mem
 import (
 	"math/bits"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
 // WindowSize is the unit in which file space is handed out.
@@ -15,7 +13,8 @@ const windowPages = WindowSize / PageSize
 // window is WindowSize of file space, with the state of its pages.
 type window struct {
 	// immutable:
-	off uint64
+	off   uint64
+	store *store
 
 	// File.mu guards:
 	acct     *Account // nil in the free list
@@ -106,29 +105,18 @@ func (w *window) unlistLocked() {
 
 // newWindowLocked returns an empty window for a.
 func (f *File) newWindowLocked(a *Account, kind Kind) (*window, error) {
+	s := f.storeOf(a, kind)
 	var w *window
-	if n := len(f.free); n > 0 {
-		w = f.free[n-1]
-		f.free = f.free[:n-1]
+	if n := len(s.free); n > 0 {
+		w = s.free[n-1]
+		s.free = s.free[:n-1]
 	} else {
 		var err error
-		if w, err = f.growLocked(); err != nil {
+		if w, err = s.growLocked(); err != nil {
 			return nil, err
 		}
 	}
 	w.acct, w.kind = a, kind
-	return w, nil
-}
-
-// growLocked adds a window at the end of the file.
-func (f *File) growLocked() (*window, error) {
-	if f.end+WindowSize > fileSize {
-		return nil, unix.ENOMEM
-	}
-	w := &window{off: f.end}
-	f.end += WindowSize
-	table := append(*f.table.Load(), w)
-	f.table.Store(&table)
 	return w, nil
 }
 
@@ -164,7 +152,7 @@ func (f *File) retireLocked(w *window) {
 	}
 	w.unlistLocked()
 	w.acct = nil
-	f.free = append(f.free, w)
+	w.store.free = append(w.store.free, w)
 }
 
 // AllocateAt allocates the frames r of a reserved window. It returns false

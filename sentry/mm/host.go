@@ -58,11 +58,14 @@ func (mm *MM) mapHostLocked(addr, lo, hi uint64, v *vma) error {
 		}
 		lo, hi = max(lo, addr&^(size-1)), min(hi, addr&^(size-1)+size)
 	}
-	off := int64(p.off + (lo - s.Start))
-	err := as.Map(lo, hi-lo, int(p.fd), off, want, p.frames)
+	fd, off := int(p.fd), int64(p.off+(lo-s.Start))
+	if p.frames {
+		fd, off = mm.mf.HostPlace(uint64(off))
+	}
+	err := as.Map(lo, hi-lo, fd, off, want, p.frames)
 	if err == unix.ENOMEM {
 		mm.dropHostLocked()
-		if err = as.Map(lo, hi-lo, int(p.fd), off, want, p.frames); err == unix.ENOMEM {
+		if err = as.Map(lo, hi-lo, fd, off, want, p.frames); err == unix.ENOMEM {
 			err = unix.EIO // not to be taken for the container's limit
 		}
 	}

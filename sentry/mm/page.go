@@ -10,7 +10,7 @@ import (
 type page struct {
 	off uint64 `save:"rec"`     // of the run's start in fd
 	fd  int32  `save:"rebuilt"` // of the memfile: only owned pages are saved
-	// frames: fd is the memfile.
+	// frames: off is the number of a frame.
 	frames bool `save:"rebuilt"`
 	// owned: mm holds a reference to each frame: the contents are private.
 	owned bool `save:"rebuilt"`

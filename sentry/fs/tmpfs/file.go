@@ -207,7 +207,7 @@ func (f *file) allocateLocked(page, n int64) error {
 	if err := f.fs.charge(n); err != nil {
 		return err
 	}
-	r, err := f.fs.mf.Allocate(uint64(n)*pageSize, f.fs.acct, mem.Tmpfs)
+	r, err := f.fs.mf.Allocate(uint64(n)*pageSize, f.fs.data, f.fs.data.FileKind())
 	if err != nil {
 		f.fs.pages.Add(-n)
 		return err

@@ -27,7 +27,10 @@ var inodeKind = ref.NewKind("tmpfs.inode")
 type Config struct {
 	Memory  *mem.File
 	Account *mem.Account // charged for data; nil for the memfile's own
-	Source  string       // shown in /proc/mounts; "tmpfs" by default
+	// Upper makes it the upper layer of the container's root: Account.Upper
+	// is charged for the data and tells where they are.
+	Upper  bool
+	Source string // shown in /proc/mounts; "tmpfs" by default
 	// Size bounds the data in bytes, Inodes the number of files; 0 is no
 	// bound, but for DefaultInodes.
 	Size   uint64
@@ -41,6 +44,8 @@ type FS struct {
 	// immutable after New:
 	mf        *mem.File    `save:"rebuilt"`
 	acct      *mem.Account `save:"rebuilt"`
+	data      *mem.Account `save:"rebuilt"` // charged for pages: acct, or that of the upper layer
+	upper     bool         `save:"rec"`
 	source    string       `save:"rec"`
 	dev       uint64       `save:"rec"`
 	sharedDev bool         `save:"rec"` // another file system has the number too
@@ -64,6 +69,7 @@ type FS struct {
 // New returns a tmpfs with an empty root directory.
 func New(c vfs.Caller, cfg Config) *FS {
 	fs := &FS{mf: cfg.Memory, acct: cfg.Account, source: cfg.Source, dev: vfs.NewAnonDev()}
+	fs.setData(cfg.Upper)
 	if fs.source == "" {
 		fs.source = "tmpfs"
 	}
@@ -101,6 +107,14 @@ func New(c vfs.Caller, cfg Config) *FS {
 	fs.initInode(&fs.root.inode, c, a)
 	fs.root.nlink = 2
 	return fs
+}
+
+// setData decides which account is charged for pages.
+func (fs *FS) setData(upper bool) {
+	fs.data, fs.upper = fs.acct, upper
+	if upper && fs.acct != nil && fs.acct.Upper != nil {
+		fs.data = fs.acct.Upper
+	}
 }
 
 // ParseOptions fills cfg from the option string of mount(2). EINVAL for an
@@ -199,6 +213,13 @@ func (fs *FS) Statfs(vfs.Caller) (vfs.Statfs, error) {
 		s.Bfree = uint64(max(limit-fs.pages.Load(), 0))
 		s.Bavail = s.Bfree
 	}
+	if total, free, ok := fs.data.DiskRoom(); ok {
+		if fs.maxPages.Load() == 0 {
+			s.Blocks = total / pageSize
+		}
+		s.Bfree = min(s.Blocks-min(s.Blocks, uint64(fs.pages.Load())), free/pageSize)
+		s.Bavail = s.Bfree
+	}
 	s.Files = uint64(fs.maxInodes.Load())
 	s.Ffree = uint64(max(int64(s.Files)-fs.inodes.Load(), 0))
 	return s, nil
@@ -219,8 +240,11 @@ func (fs *FS) limitPages() int64 {
 	if n := fs.maxPages.Load(); n > 0 {
 		return n
 	}
-	if fs.acct != nil {
-		if l := fs.acct.Limit(); l > 0 {
+	if fs.data.FileKind() == mem.Disk {
+		return 0 // the disk's size
+	}
+	if fs.data != nil {
+		if l := fs.data.Limit(); l > 0 {
 			return int64(l / pageSize)
 		}
 	}

@@ -20,7 +20,7 @@ func (fs *FS) SaveState(e *vfs.SaveEnv, id image.ID) error {
 	rec := image.Tmpfs{
 		ID: id, Source: fs.source, Options: fs.Options(), Dev: fs.dev,
 		MaxPages: fs.maxPages.Load(), MaxInodes: fs.maxInodes.Load(), LastIno: fs.lastIno.Load(),
-		NoAccount: fs.acct == nil, SharedDev: fs.sharedDev,
+		NoAccount: fs.acct == nil, SharedDev: fs.sharedDev, Upper: fs.upper,
 	}
 	nodes := fs.named()
 	var fresh []node
@@ -170,6 +170,7 @@ func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (_ *FS, err error) {
 	if rec.NoAccount {
 		fs.acct = nil
 	}
+	fs.setData(rec.Upper)
 	defer func() {
 		if err != nil {
 			fs.unname()
