@@ -334,6 +334,17 @@ func (t *Task) KillGroup(tg *ThreadGroup, sig int32, info *arch.SigInfo) error {
 	return t.sendToLocked(tg.leader, sig, linux.SI_USER, info, false)
 }
 
+// KillLeader signals the first thread of a group alone
+// (PIDFD_SIGNAL_THREAD). Own.
+func (t *Task) KillLeader(tg *ThreadGroup, sig int32, info *arch.SigInfo) error {
+	t.k.mu.Lock()
+	defer t.k.mu.Unlock()
+	if tg.exitState == exitDead {
+		return unix.ESRCH
+	}
+	return t.sendToLocked(tg.leader, sig, linux.SI_USER, info, true)
+}
+
 // KillThread is tgkill(2), and tkill(2) with tgid 0. Own.
 func (t *Task) KillThread(tgid, tid, sig int32, info *arch.SigInfo) error {
 	t.k.mu.Lock()
@@ -360,7 +371,19 @@ func (t *Task) KillProcessGroup(pgid, sig int32) error {
 	if pg == nil {
 		return unix.ESRCH
 	}
-	return t.killManyLocked(append([]*ThreadGroup(nil), pg.members...), sig)
+	return t.killManyLocked(append([]*ThreadGroup(nil), pg.members...), sig, nil)
+}
+
+// KillGroupOf signals the process group that has tg's number
+// (PIDFD_SIGNAL_PROCESS_GROUP). Own.
+func (t *Task) KillGroupOf(tg *ThreadGroup, sig int32, info *arch.SigInfo) error {
+	t.k.mu.Lock()
+	defer t.k.mu.Unlock()
+	pg := tg.pid.pgrp
+	if pg == nil {
+		return unix.ESRCH
+	}
+	return t.killManyLocked(append([]*ThreadGroup(nil), pg.members...), sig, info)
 }
 
 // KillEverything is kill(-1): every process of the namespace but its init and
@@ -375,15 +398,15 @@ func (t *Task) KillEverything(sig int32) error {
 			all = append(all, p.tg)
 		}
 	}
-	return t.killManyLocked(all, sig)
+	return t.killManyLocked(all, sig, nil)
 }
 
 // killManyLocked succeeds if one was signalled; else the last error counts.
-func (t *Task) killManyLocked(all []*ThreadGroup, sig int32) error {
+func (t *Task) killManyLocked(all []*ThreadGroup, sig int32, info *arch.SigInfo) error {
 	err := error(unix.ESRCH)
 	ok := false
 	for _, tg := range all {
-		if e := t.sendToLocked(tg.leader, sig, linux.SI_USER, nil, false); e == nil {
+		if e := t.sendToLocked(tg.leader, sig, linux.SI_USER, info, false); e == nil {
 			ok = true
 		} else {
 			err = e

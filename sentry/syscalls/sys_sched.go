@@ -37,7 +37,8 @@ func sysSchedGetaffinity(t *kernel.Task, a Args) (uintptr, error) {
 	if size*8 < uint64(t.Kernel().NumCPUs()) || size%8 != 0 {
 		return 0, unix.EINVAL
 	}
-	o, err := schedTarget(t, a.Int(0))
+	// No check for a negative id here: ESRCH (find_process_by_pid).
+	o, err := t.TaskByID(a.Int(0))
 	if err != nil {
 		return 0, err
 	}
@@ -52,7 +53,7 @@ func sysSchedSetaffinity(t *kernel.Task, a Args) (uintptr, error) {
 	if err := t.CopyIn(a.Addr(2), mask); err != nil {
 		return 0, err
 	}
-	o, err := schedTarget(t, a.Int(0))
+	o, err := t.TaskByID(a.Int(0))
 	if err != nil {
 		return 0, err
 	}

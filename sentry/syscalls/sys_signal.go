@@ -240,42 +240,5 @@ func sysRtTgsigqueueinfo(t *kernel.Task, a Args) (uintptr, error) {
 	return done(t.KillThread(tgid, tid, sig, info))
 }
 
-// sysPidfdOpen implements pidfd_open(2).
-func sysPidfdOpen(t *kernel.Task, a Args) (uintptr, error) {
-	fd, err := t.OpenPIDFD(a.Int(0), a.Uint(1))
-	return uintptr(fd), err
-}
-
-// sysPidfdSendSignal implements pidfd_send_signal(2).
-func sysPidfdSendSignal(t *kernel.Task, a Args) (uintptr, error) {
-	sig := a.Int(1)
-	if a.Uint(3) != 0 {
-		return 0, unix.EINVAL
-	}
-	f, err := t.Files().Get(a.Int(0))
-	if err != nil {
-		return 0, err
-	}
-	defer f.DecRef()
-	tg, err := kernel.PIDFDTarget(f)
-	if err != nil {
-		return 0, err
-	}
-	if err := checkSignal(sig); err != nil {
-		return 0, err
-	}
-	var info *arch.SigInfo
-	if addr := a.Addr(2); addr != 0 {
-		pid := int32(0)
-		if tg == t.ThreadGroup() {
-			pid = t.TGID()
-		}
-		if info, err = copyInSigInfo(t, addr, sig, pid); err != nil {
-			return 0, err
-		}
-	}
-	return done(t.KillGroup(tg, sig, info))
-}
-
 // sysRestartSyscall implements restart_syscall(2).
 func sysRestartSyscall(t *kernel.Task, a Args) (uintptr, error) { return t.RestartSyscall() }

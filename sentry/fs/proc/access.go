@@ -1,8 +1,6 @@
 package proc
 
 import (
-	"golang.org/x/sys/unix"
-
 	"runsc/sentry/cred"
 	"runsc/sentry/kernel"
 	"runsc/sentry/vfs"
@@ -64,13 +62,8 @@ func mayRead(c vfs.Caller, p process) bool {
 	if !ok || t.ThreadGroup() == p.tg {
 		return true
 	}
-	cr, target := t.Cred(), p.cred()
-	if cr.Has(unix.CAP_SYS_PTRACE) {
-		return true
-	}
-	same := cr.FSUID == target.UID && cr.FSUID == target.EUID && cr.FSUID == target.SUID &&
-		cr.FSGID == target.GID && cr.FSGID == target.EGID && cr.FSGID == target.SGID
-	return same && target.Permitted&^cr.Effective == 0 && p.tg.Dumpable() == 1
+	o := p.lead()
+	return o != nil && t.MayInspect(o, true)
 }
 
 // mayList applies hidepid (has_pid_permissions).

@@ -15,6 +15,11 @@ import (
 // processDir is /proc/PID, threadDir /proc/PID/task/TID.
 type processDir struct{ process }
 
+var _ kernel.ProcessDir = processDir{}
+
+// DirProcess implements kernel.ProcessDir.
+func (d processDir) DirProcess() *kernel.ThreadGroup { return d.tg }
+
 type threadDir struct{ process }
 
 // pidTable has the names in both; those only in one follow.

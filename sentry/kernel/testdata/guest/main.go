@@ -26,7 +26,7 @@ var checks = map[string]func(){
 	"sigwait": sigwait, "leader": leader, "subreaper": subreaper, "pdeathsig": pdeathsig, "pidns": pidns, "pgrp": pgrp,
 	"restart": restart, "futextimeout": futexTimeout, "timer": posixTimer, "rlimit": rlimits, "badframe": badFrame,
 	"nocldwait": nocldwait, "stopwait": stopWait, "setuid": setuid, "gc": gc, "int80": int80, "killthreads": killThreads,
-	"hog": hog, "spin": spin, "forks": forks,
+	"processvm": processvm, "hog": hog, "spin": spin, "forks": forks,
 }
 
 func main() {
@@ -286,6 +286,73 @@ func pidfd() {
 	_, e = call(424, fd, 0, 0, 0)
 	want(e == syscall.ESRCH, e)
 	syscall.Close(int(fd))
+
+	// A directory of /proc does as well, but not one of a thread or another file.
+	for path, no := range map[string]syscall.Errno{"/proc/self": 0, "/proc/self/task": syscall.EBADF, "/proc": syscall.EBADF, "/": syscall.EBADF} {
+		dir, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_DIRECTORY, 0)
+		if err == syscall.ENOENT && path != "/" {
+			continue // the rig of the kernel's tests has no proc
+		}
+		must(err)
+		_, e = call(424, uintptr(dir), 0, 0, 0)
+		want(e == no, path, e)
+		_, e = call(438, uintptr(dir), 0, 0) // pidfd_getfd
+		want(e == syscall.EBADF, e)
+		syscall.Close(dir)
+	}
+	fd, e = call(434, uintptr(os.Getpid()), 0)
+	want(e == 0, e)
+	_, e = call(438, fd, 0, 1)
+	want(e == syscall.EINVAL, e)
+	_, e = call(438, fd, 9999, 0)
+	want(e == syscall.EBADF, e)
+	var p [2]int
+	must(syscall.Pipe(p[:]))
+	w, e := call(438, fd, uintptr(p[1]), 0)
+	want(e == 0 && int(w) != p[1], e)
+	syscall.Write(int(w), []byte("x"))
+	var b [1]byte
+	n2, err := syscall.Read(p[0], b[:])
+	want(n2 == 1 && b[0] == 'x', n2, err)
+	flags, e := call(syscall.SYS_FCNTL, w, syscall.F_GETFD, 0)
+	want(e == 0 && flags == syscall.FD_CLOEXEC, flags, e)
+}
+
+// processvm moves memory of a process to itself and reads a child's.
+func processvm() {
+	type iovec struct {
+		base unsafe.Pointer
+		n    uint64
+	}
+	const readv, writev = 310, 311
+	src, dst := bytes.Repeat([]byte("0123456789abcdef"), 16<<10), make([]byte, 256<<10)
+	local := []iovec{{unsafe.Pointer(&dst[0]), 100_000}, {unsafe.Pointer(&dst[100_000]), 156 << 10}}
+	remote := []iovec{{unsafe.Pointer(&src[0]), 7}, {unsafe.Pointer(&src[7]), uint64(len(src)) - 7}}
+	do := func(nr uintptr, pid int, l, r []iovec, flags uintptr) (int, syscall.Errno) {
+		n, e := call(nr, uintptr(pid), uintptr(unsafe.Pointer(unsafe.SliceData(l))), uintptr(len(l)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(r))), uintptr(len(r)), flags)
+		return int(n), e
+	}
+	pid := os.Getpid()
+	total := 100_000 + 156<<10
+	n, e := do(readv, pid, local, remote, 0)
+	want(e == 0 && n == total && bytes.Equal(dst[:total], src[:total]), n, e)
+	clear(src)
+	n, e = do(writev, pid, local, remote, 0)
+	want(e == 0 && n == total && bytes.Equal(dst[:total], src[:total]), n, e)
+	_, e = do(readv, pid, local, remote, 1)
+	want(e == syscall.EINVAL, e)
+	_, e = do(readv, 0x3fffff, local, remote, 0)
+	want(e == syscall.ESRCH, e)
+	n, e = do(readv, 0x3fffff, nil, remote, 0)
+	want(e == 0 && n == 0, n, e)
+	hole, err := syscall.Mmap(-1, 0, 8192, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	must(err)
+	must(syscall.Mprotect(hole[4096:], syscall.PROT_NONE))
+	n, e = do(readv, pid, local, []iovec{{unsafe.Pointer(&hole[4096]), 10}}, 0)
+	want(e == syscall.EFAULT, n, e)
+	n, e = do(readv, pid, local, []iovec{{unsafe.Pointer(&hole[0]), 8192}}, 0)
+	want(e == 0 && n == 4096, n, e)
 }
 
 func sigqueue() {
