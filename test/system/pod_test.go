@@ -125,8 +125,8 @@ func handler() string {
 	return "runsc"
 }
 
-// criPod starts a pod on the host's network through CRI.
-func criPod(t *testing.T) (pod, config string) {
+// criPod starts a pod on the host's network through CRI, with a runtime handler of config.toml.
+func criPod(t *testing.T, handler string) (pod, config string) {
 	t.Helper()
 	for _, image := range []string{rig.Busybox, rig.Pause} {
 		if err := R.Import("k8s.io", image); err != nil {
@@ -143,7 +143,7 @@ func criPod(t *testing.T) (pod, config string) {
 			"security_context": map[string]any{"namespace_options": map[string]any{"network": 2}},
 		},
 	})
-	pod = strings.TrimSpace(ok(t, R.Crictl("runp", "-r", handler(), config)).Stdout)
+	pod = strings.TrimSpace(ok(t, R.Crictl("runp", "-r", handler, config)).Stdout)
 	t.Cleanup(func() { R.Crictl("rmp", "-f", pod) })
 	return pod, config
 }
@@ -163,7 +163,7 @@ func writeJSON(t *testing.T, file string, v any) string {
 // TestCRI runs a pod with a container through crictl, from start to removal.
 func TestCRI(t *testing.T) {
 	begin(t)
-	pod, config := criPod(t)
+	pod, config := criPod(t, handler())
 	dir := filepath.Dir(config)
 	c := writeJSON(t, filepath.Join(dir, "c.json"), map[string]any{
 		"metadata": map[string]any{"name": "c1", "attempt": 1},
@@ -205,7 +205,7 @@ func TestCRI(t *testing.T) {
 // TestPodBySandboxID lets ctr join a pod of CRI through the sandbox id of the container's record.
 func TestPodBySandboxID(t *testing.T) {
 	begin(t)
-	pod, _ := criPod(t)
+	pod, _ := criPod(t, handler())
 	id := R.NewID()
 	res := R.Ctr("-n", "k8s.io", "run", "--rm", "--runtime", runtime, "--sandbox", pod, "--cgroup", "/"+R.Namespace+"/"+id, rig.Busybox, id, "echo", "joined")
 	if res.Code != 0 || res.Stdout != "joined\n" {
