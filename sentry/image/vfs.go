@@ -61,6 +61,8 @@ type Superblock struct {
 	ID       ID   `cbor:"1,keyasint"`
 	FS       Ref  `cbor:"2,keyasint"`
 	ReadOnly bool `cbor:"3,keyasint,omitempty"`
+	// Flags are MS_SYNCHRONOUS and its like.
+	Flags uint32 `cbor:"4,keyasint,omitempty"`
 }
 
 // Mount is a mount, attached or not.
@@ -85,6 +87,34 @@ type MountNamespace struct {
 	Number uint64 `cbor:"2,keyasint"`
 	// Mounts are all of the tree, each after the one that it is on.
 	Mounts []ID `cbor:"3,keyasint"`
+	// Detached is set if the tree is that of a descriptor.
+	Detached bool `cbor:"4,keyasint,omitempty"`
+}
+
+// KindMountFile is the kind of MountFile, KindMountContext that of MountContext.
+const (
+	KindMountFile    Kind = 120
+	KindMountContext Kind = 121
+)
+
+// MountFile is the hold that a descriptor has on a detached tree of mounts.
+type MountFile struct {
+	ID ID `cbor:"1,keyasint"`
+	// Namespace is the tree, 0 if it was moved elsewhere since.
+	Namespace ID `cbor:"2,keyasint,omitempty"` // KindMountNamespace
+}
+
+// MountContext is what fsopen(2) makes.
+type MountContext struct {
+	ID      ID       `cbor:"1,keyasint"`
+	Type    string   `cbor:"2,keyasint"`
+	Phase   uint8    `cbor:"3,keyasint"` // 0: to be created, 1: created, 2: mounted or picked, 3: to be reconfigured, 4: failed
+	Source  string   `cbor:"4,keyasint,omitempty"`
+	Options []string `cbor:"5,keyasint,omitempty"` // "key" or "key=value"
+	Flags   uint32   `cbor:"6,keyasint,omitempty"`
+	Mask    uint32   `cbor:"7,keyasint,omitempty"` // which of Flags were given
+	Log     []string `cbor:"8,keyasint,omitempty"` // messages not read yet
+	Super   Path     `cbor:"9,keyasint,omitempty"` // the root of the file system, once there is one
 }
 
 // FSContext is what tasks share with CLONE_FS.

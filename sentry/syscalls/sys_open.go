@@ -148,19 +148,25 @@ func copyInOpenHow(t *kernel.Task, addr, size uint64) (unix.OpenHow, error) {
 	if size > 4096 {
 		return how, unix.E2BIG
 	}
-	if err := t.CopyIn(addr, abi.Bytes(&how)); err != nil {
-		return how, err
+	return how, copyInExtensible(t, addr, size, abi.Bytes(&how))
+}
+
+// copyInExtensible reads a structure that later versions make longer, as
+// copy_struct_from_user does. size is not less than that of known and bounded.
+func copyInExtensible(t *kernel.Task, addr, size uint64, known []byte) error {
+	if err := t.CopyIn(addr, known); err != nil {
+		return err
 	}
-	rest := make([]byte, size-unix.SizeofOpenHow)
-	if err := t.CopyIn(addr+unix.SizeofOpenHow, rest); err != nil {
-		return how, err
+	rest := make([]byte, size-uint64(len(known)))
+	if err := t.CopyIn(addr+uint64(len(known)), rest); err != nil {
+		return err
 	}
 	for _, b := range rest {
 		if b != 0 {
-			return how, unix.E2BIG
+			return unix.E2BIG
 		}
 	}
-	return how, nil
+	return nil
 }
 
 // sysClose implements close(2).

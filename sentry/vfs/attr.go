@@ -119,7 +119,7 @@ func StatfsAt(c Caller, at At) (s Statfs, flags int64, err error) {
 // f_flags of the mount.
 func (p Path) Statfs(c Caller) (s Statfs, flags int64, err error) {
 	s, err = p.Dentry.sb.fs.Statfs(c)
-	const stValid, stRelatime = 0x20, 0x1000
+	const stValid, stRelatime, stNosymfollow = 0x20, 0x1000, 0x2000
 	flags = stValid
 	if p.Mount != nil {
 		f := p.Mount.Flags()
@@ -134,6 +134,10 @@ func (p Path) Statfs(c Caller) (s Statfs, flags int64, err error) {
 		if f&unix.MS_RELATIME != 0 {
 			flags |= stRelatime
 		}
+		if f&unix.MS_NOSYMFOLLOW != 0 {
+			flags |= stNosymfollow
+		}
+		flags |= int64(p.Dentry.sb.flags.Load() & (unix.MS_SYNCHRONOUS | unix.MS_MANDLOCK))
 		if p.Mount.ReadOnly() {
 			flags |= unix.ST_RDONLY
 		}

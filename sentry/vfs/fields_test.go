@@ -11,7 +11,7 @@ import (
 func TestFieldsClassified(t *testing.T) {
 	for _, v := range []any{
 		File{}, FileOwner{}, FDTable{}, FSContext{}, Mount{}, Namespace{}, propagation{}, Superblock{}, Dentry{},
-		AnonInode{}, fileLock{}, Watch{},
+		AnonInode{}, fileLock{}, Watch{}, treeOps{},
 	} {
 		for _, f := range image.Unclassified(v) {
 			t.Errorf("%s has no save tag", f)

@@ -57,12 +57,12 @@ func SaveFile(e *SaveEnv, f *File) (image.ID, error) {
 // saveOps saves the file system's part, if opening the path again would not
 // bring it back.
 func (f *File) saveOps(e *SaveEnv, rec *image.File) (err error) {
-	if f.IsPath() {
-		return nil
-	}
 	if _, ok := f.ops.(StateSaver); ok {
 		rec.Ops, err = e.Save(f.ops)
 		return err
+	}
+	if f.IsPath() {
+		return nil
 	}
 	if _, ok := f.Inode().(StateSaver); f.path.Dentry.sb.anon != nil && !(ok && f.mode&fileRegular != 0) {
 		return fmt.Errorf("%s cannot be saved yet", f.describe())
@@ -144,7 +144,7 @@ func restoreFile(e *RestoreEnv, rec *image.File) (*File, error) {
 	}
 	var ops FileOps
 	switch {
-	case rec.Flags&unix.O_PATH != 0:
+	case rec.Flags&unix.O_PATH != 0 && rec.Ops.Kind != image.KindMountFile:
 		ops = pathOps{}
 	case rec.Ops.ID != 0:
 		if ops, err = e.takeOps(rec.Ops); err == nil {

@@ -30,8 +30,9 @@ type Mount struct {
 
 	refs    ref.Count     `save:"rebuilt"` // one for the place in the tree
 	flags   atomic.Uint32 `save:"rec"`
-	writers atomic.Int32  `save:"rebuilt"` // files open for writing: a remount to read-only is EBUSY
-	watched atomic.Int32  `save:"rebuilt"` // references of inotify watches, which do not keep it busy
+	writers atomic.Int32  `save:"rebuilt"`                              // files open for writing: a remount to read-only is EBUSY
+	watched atomic.Int32  `save:"rebuilt"`                              // references of inotify watches, which do not keep it busy
+	expired atomic.Bool   `save:"none: a mark that any use takes away"` // umount2(2), MNT_EXPIRE
 
 	// mounts guards:
 	parent     *Mount      `save:"rec"` // nil: the root of a namespace, or detached
@@ -83,6 +84,9 @@ func (m *Mount) IncRef() { m.refs.Inc() }
 
 // DecRef drops a reference; with the last one the superblock may go.
 func (m *Mount) DecRef() {
+	if m.expired.Load() {
+		m.expired.Store(false)
+	}
 	if !m.refs.Dec() {
 		return
 	}
@@ -205,6 +209,7 @@ func (m *Mount) eachLocked(fn func(*Mount)) {
 type Namespace struct {
 	refs ref.Count `save:"rebuilt"`
 	id   uint64    `save:"rec"`
+	anon bool      `save:"rec"` // that of a detached tree, which no task is in
 
 	// mounts guards:
 	root   *Mount `save:"rec"`
@@ -234,9 +239,11 @@ func (ns *Namespace) DecRef() {
 		return
 	}
 	mounts.Lock()
-	root := ns.root
-	ns.root = nil
-	dropped := detachTreeLocked(root)
+	var dropped detached
+	if root := ns.root; root != nil {
+		ns.root = nil
+		dropped = detachTreeLocked(root)
+	}
 	mounts.Unlock()
 	dropped.drop()
 }

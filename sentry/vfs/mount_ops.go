@@ -8,6 +8,7 @@ import (
 // (mount(2)). flags are MS_* flags of the mount; MS_RDONLY and the like.
 func MountAt(c Caller, at At, fs Filesystem, flags MountFlags) error {
 	m := NewMount(fs, flags)
+	m.sb.setFlags(uint32(flags), ^uint32(0))
 	return AttachAt(c, at, m)
 }
 
@@ -20,7 +21,7 @@ func AttachAt(c Caller, at At, m *Mount) error {
 		return err
 	}
 	mounts.Lock()
-	err = attachTreeLocked(m, p)
+	err = attachTreeLocked(c, m, p)
 	mounts.Unlock()
 	p.DecRef()
 	if err != nil {
@@ -31,9 +32,9 @@ func AttachAt(c Caller, at At, m *Mount) error {
 
 // attachTreeLocked is Linux's graft_tree: the place must be in a namespace, and
 // directories go on directories, files on files.
-func attachTreeLocked(m *Mount, p Path) error {
+func attachTreeLocked(c Caller, m *Mount, p Path) error {
 	p = topLocked(p) // somebody may have mounted there since p was looked up
-	if p.Mount.ns == nil {
+	if !p.Mount.ours(c) {
 		return unix.EINVAL
 	}
 	if m.root.IsDir() != p.Dentry.IsDir() {
@@ -77,7 +78,7 @@ func CloneTree(c Caller, source At, recursive bool) (*Mount, error) {
 	defer src.DecRef()
 	mounts.Lock()
 	defer mounts.Unlock()
-	if src.Mount.prop.unbindable || src.Mount.ns == nil {
+	if src.Mount.prop.unbindable || !src.Mount.ours(c) && !src.Mount.loose() {
 		return nil, unix.EINVAL
 	}
 	if recursive {
@@ -110,49 +111,24 @@ func MoveMountAt(c Caller, source, target At) error {
 		return err
 	}
 	defer dst.DecRef()
-	mounts.Lock()
-	m := src.Mount
-	if src.Dentry != m.root || m.parent == nil || m.ns == nil || m.ns != dst.Mount.ns || m.parent.prop.peer != 0 {
-		mounts.Unlock()
-		return unix.EINVAL
-	}
-	for up := dst.Mount; up != nil; up = up.parent {
-		if up == m {
-			mounts.Unlock()
-			return unix.ELOOP
-		}
-	}
-	if m.root.IsDir() != dst.Dentry.IsDir() {
-		mounts.Unlock()
-		return unix.ENOTDIR
-	}
-	if dst.Dentry.Unlinked() {
-		mounts.Unlock()
-		return unix.ENOENT
-	}
-	from := m.parent
-	point := m.detachLocked()
-	if err = attachTreeLocked(m, dst); err != nil {
-		m.attachLocked(Path{from, point})
-	}
-	mounts.Unlock()
-	point.DecRef()
-	return err
+	return MoveMount(c, src, dst, false)
 }
 
-// UmountAt implements umount2(2); flags are MNT_DETACH, UMOUNT_NOFOLLOW
-// (through at.Flags), MNT_FORCE and MNT_EXPIRE (EINVAL).
+// UmountAt implements umount2(2); flags are MNT_DETACH, MNT_FORCE, which
+// changes nothing, and MNT_EXPIRE. UMOUNT_NOFOLLOW goes through at.Flags.
 func UmountAt(c Caller, at At, flags int) error {
-	if flags&unix.MNT_EXPIRE != 0 {
+	expire := flags&unix.MNT_EXPIRE != 0
+	if expire && flags&(unix.MNT_DETACH|unix.MNT_FORCE) != 0 {
 		return unix.EINVAL
 	}
 	p, err := LookupAt(c, at)
 	if err != nil {
 		return err
 	}
+	p = cross(p) // also for ".", as LOOKUP_MOUNTPOINT has it
 	mounts.Lock()
 	m := p.Mount
-	if p.Dentry != m.root || m.ns == nil || m.parent == nil {
+	if p.Dentry != m.root || !m.ours(c) || m.parent == nil {
 		mounts.Unlock()
 		p.DecRef()
 		return unix.EINVAL
@@ -162,6 +138,12 @@ func UmountAt(c Caller, at At, flags int) error {
 		mounts.Unlock()
 		p.DecRef()
 		return unix.EBUSY
+	}
+	if expire && !m.expired.Load() {
+		mounts.Unlock()
+		p.DecRef()
+		m.expired.Store(true) // after DecRef, which is a use
+		return unix.EAGAIN
 	}
 	x := umountTreeLocked(m)
 	mounts.Unlock()
@@ -203,8 +185,11 @@ func umountTreeLocked(m *Mount) (x detached) {
 	return x
 }
 
+// atimeFlags are those of which a remount keeps what it does not name.
+const atimeFlags = unix.MS_NOATIME | unix.MS_NODIRATIME | unix.MS_RELATIME | unix.MS_STRICTATIME
+
 // RemountAt changes the flags of the mount at a path (MS_REMOUNT|MS_BIND), and
-// with super set also whether the file system as a whole is read-only
+// with super set also those of the file system as a whole and its options
 // (MS_REMOUNT). EBUSY if files are open for writing.
 func RemountAt(c Caller, at At, flags MountFlags, super bool, options string) error {
 	p, err := LookupAt(c, at)
@@ -213,22 +198,57 @@ func RemountAt(c Caller, at At, flags MountFlags, super bool, options string) er
 	}
 	defer p.DecRef()
 	m := p.Mount
-	if p.Dentry != m.root {
+	mounts.RLock()
+	ours := m.ours(c)
+	mounts.RUnlock()
+	if p.Dentry != m.root || !ours {
 		return unix.EINVAL
 	}
-	if flags&unix.MS_RDONLY != 0 && m.writers.Load() > 0 {
+	if flags&atimeFlags == 0 {
+		flags |= m.Flags() & atimeFlags
+	}
+	if !super && flags&unix.MS_RDONLY != 0 && m.writers.Load() > 0 {
 		return unix.EBUSY
 	}
 	if super {
-		if r, ok := m.sb.fs.(Remounter); ok {
-			if err := r.Remount(c, flags, options); err != nil {
-				return err
-			}
+		const mask = unix.MS_RDONLY | unix.MS_SYNCHRONOUS | unix.MS_MANDLOCK | unix.MS_LAZYTIME // MS_RMT_MASK
+		if err := m.Reconfigure(c, uint32(flags), mask, options); err != nil {
+			return err
 		}
-		m.sb.readOnly.Store(flags&unix.MS_RDONLY != 0)
 	}
 	m.SetFlags(flags)
 	return nil
+}
+
+// Reconfigure changes flags of m's file system as a whole, those of mask to
+// what set says, and its options.
+func (m *Mount) Reconfigure(c Caller, set, mask uint32, options string) error {
+	if set&mask&unix.MS_RDONLY != 0 && !m.sb.readOnly.Load() && m.sb.written() {
+		return unix.EBUSY
+	}
+	if r, ok := m.sb.fs.(Remounter); ok {
+		flags := set & mask
+		if mask&unix.MS_RDONLY == 0 && m.sb.readOnly.Load() {
+			flags |= unix.MS_RDONLY
+		}
+		if err := r.Remount(c, MountFlags(flags), options); err != nil {
+			return err
+		}
+	}
+	m.sb.setFlags(set, mask)
+	return nil
+}
+
+// written tells whether files are open for writing through any mount of sb.
+func (sb *Superblock) written() bool {
+	mounts.RLock()
+	defer mounts.RUnlock()
+	for _, m := range mounts.at {
+		if m.sb == sb && m.writers.Load() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // SetPropagationAt changes the propagation type of the mount at a path, and
@@ -240,11 +260,11 @@ func SetPropagationAt(c Caller, at At, flag uint32, recursive bool) error {
 		return err
 	}
 	defer p.DecRef()
-	if p.Dentry != p.Mount.root {
-		return unix.EINVAL
-	}
 	mounts.Lock()
 	defer mounts.Unlock()
+	if p.Dentry != p.Mount.root || !p.Mount.ours(c) {
+		return unix.EINVAL
+	}
 	set := func(m *Mount) { m.changeLocked(flag) }
 	if recursive {
 		p.Mount.eachLocked(set)
@@ -274,7 +294,7 @@ func PivotRootAt(c Caller, newRoot, putOld At, fn func(oldRoot, newRoot Path)) e
 	root := newRoot.FS.Root()
 	defer root.DecRef()
 	mounts.Lock()
-	if err := pivotLocked(root, to, old); err != nil {
+	if err := pivotLocked(c, root, to, old); err != nil {
 		mounts.Unlock()
 		return err
 	}
@@ -288,13 +308,13 @@ func PivotRootAt(c Caller, newRoot, putOld At, fn func(oldRoot, newRoot Path)) e
 }
 
 // pivotLocked has the checks of Linux's pivot_root, in its order.
-func pivotLocked(root, to, old Path) error {
+func pivotLocked(c Caller, root, to, old Path) error {
 	ns := root.Mount.ns
 	switch {
 	case old.Mount.prop.peer != 0 || to.Mount.parent != nil && to.Mount.parent.prop.peer != 0 ||
 		root.Mount.parent != nil && root.Mount.parent.prop.peer != 0:
 		return unix.EINVAL
-	case ns == nil || to.Mount.ns != ns || old.Mount.ns != ns:
+	case !root.Mount.ours(c) || to.Mount.ns != ns || old.Mount.ns != ns:
 		return unix.EINVAL
 	case to.Dentry.Unlinked():
 		return unix.ENOENT

@@ -24,7 +24,7 @@ func SaveNamespace(e *SaveEnv, ns *Namespace) (image.ID, error) {
 			m.DecRef()
 		}
 	}()
-	rec := image.MountNamespace{ID: id, Number: ns.id}
+	rec := image.MountNamespace{ID: id, Number: ns.id, Detached: ns.anon}
 	for _, m := range all {
 		mid, err := saveMount(e, m)
 		if err != nil {
@@ -75,7 +75,7 @@ func saveSuperblock(e *SaveEnv, sb *Superblock) (image.ID, error) {
 	if !fresh {
 		return id, nil
 	}
-	rec := image.Superblock{ID: id, ReadOnly: sb.readOnly.Load()}
+	rec := image.Superblock{ID: id, ReadOnly: sb.readOnly.Load(), Flags: sb.flags.Load()}
 	var err error
 	if rec.FS, err = e.Save(sb.fs); err != nil {
 		return 0, fmt.Errorf("file system of type %s: %w", sb.fs.Type(), err)
@@ -96,6 +96,7 @@ func restoreSuperblock(e *RestoreEnv, id image.ID) (*Superblock, error) {
 		}
 		sb := newSuperblock(fs)
 		sb.readOnly.Store(rec.ReadOnly)
+		sb.flags.Store(rec.Flags & superFlagMask)
 		e.Cleanup(sb.decRef)
 		return sb, nil
 	})
@@ -128,7 +129,7 @@ func restoreNamespace(e *RestoreEnv, rec *image.MountNamespace) (*Namespace, err
 		}
 		all = append(all, m)
 	}
-	ns := &Namespace{id: keepNamespaceID(rec.Number)}
+	ns := &Namespace{id: keepNamespaceID(rec.Number), anon: rec.Detached}
 	ns.refs.Init()
 	mounts.Lock()
 	defer mounts.Unlock()
@@ -259,4 +260,44 @@ func (e *RestoreEnv) group(n uint32) uint32 {
 		e.groups[n] = g
 	}
 	return g
+}
+
+// StateKind implements StateSaver.
+func (o *treeOps) StateKind() image.Kind { return image.KindMountFile }
+
+// SaveState implements StateSaver.
+func (o *treeOps) SaveState(e *SaveEnv, id image.ID) (err error) {
+	rec := image.MountFile{ID: id}
+	mounts.RLock()
+	has := o.ns.root != nil
+	mounts.RUnlock()
+	if has {
+		if rec.Namespace, err = SaveNamespace(e, o.ns); err != nil {
+			return err
+		}
+	}
+	return e.Put(image.KindMountFile, &rec)
+}
+
+func init() {
+	RegisterState(image.KindMountFile, func(e *RestoreEnv, id image.ID) (any, error) {
+		var rec image.MountFile
+		if err := e.Get(image.KindMountFile, id, &rec); err != nil {
+			return nil, err
+		}
+		if rec.Namespace == 0 {
+			ns := &Namespace{id: namespaceID.Add(1), anon: true}
+			ns.refs.Init()
+			return &treeOps{ns: ns}, nil
+		}
+		ns, err := RestoreNamespace(e, rec.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		if !ns.anon || !e.FirstTime(ns) {
+			ns.DecRef()
+			return nil, fmt.Errorf("mount namespace %d of the image is held by a descriptor", rec.Namespace)
+		}
+		return &treeOps{ns: ns}, nil
+	})
 }

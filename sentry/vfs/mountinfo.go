@@ -64,13 +64,16 @@ func (m *Mount) info(c Caller, root Path) (MountInfo, bool) {
 	} else {
 		i.Parent = m.id
 	}
-	prop := m.prop
+	prop, dominating := m.prop, m.dominatingLocked(root)
 	mounts.RUnlock()
 	if prop.peer != 0 {
 		i.Optional = append(i.Optional, "shared:"+itoa(prop.peer))
 	}
 	if prop.master != 0 {
 		i.Optional = append(i.Optional, "master:"+itoa(prop.master))
+		if dominating != 0 && dominating != prop.master {
+			i.Optional = append(i.Optional, "propagate_from:"+itoa(dominating))
+		}
 	}
 	if prop.unbindable {
 		i.Optional = append(i.Optional, "unbindable")
@@ -80,10 +83,40 @@ func (m *Mount) info(c Caller, root Path) (MountInfo, bool) {
 	if m.sb.readOnly.Load() {
 		i.Super = "ro"
 	}
+	for _, o := range superFlagNames {
+		if m.sb.flags.Load()&o.bit != 0 {
+			i.Super += "," + o.name
+		}
+	}
 	if o := m.sb.fs.Options(); o != "" {
 		i.Super += "," + o
 	}
 	return i, true
+}
+
+var superFlagNames = []struct {
+	bit  uint32
+	name string
+}{
+	{unix.MS_SYNCHRONOUS, "sync"}, {unix.MS_DIRSYNC, "dirsync"}, {unix.MS_MANDLOCK, "mand"}, {unix.MS_LAZYTIME, "lazytime"},
+}
+
+// dominatingLocked is the nearest peer group above a slave that has a member
+// below root, 0 if none has (Linux's get_dominating_id).
+func (m *Mount) dominatingLocked(root Path) uint32 {
+	for id, n := m.prop.master, 0; id != 0 && n < maxMounts; n++ {
+		g := mounts.groups[id]
+		if g == nil || len(g.members) == 0 {
+			return 0
+		}
+		for _, o := range g.members {
+			if o.ns == m.ns && below(o.Root(), root) {
+				return id
+			}
+		}
+		id = g.members[0].prop.master
+	}
+	return 0
 }
 
 func itoa(n uint32) string {

@@ -22,6 +22,12 @@ type FSType struct {
 	NoDev bool
 	// New makes a file system for mount(source, …, options).
 	New func(c Caller, source, options string, flags MountFlags) (Filesystem, error)
+	// Check looks at one option, "key" or "key=value", as fsconfig(2) gives
+	// them: whether there is such a key, and EINVAL for a bad value. Without
+	// it options are looked at by New alone.
+	Check func(option string) (known bool, err error)
+	// Commas is set if options may have commas, written as "\\,".
+	Commas bool
 }
 
 type deviceKey struct {

@@ -29,7 +29,21 @@ type Superblock struct {
 	// of the parents concerned.
 	nameMu sync.RWMutex `save:"none: not held at a stop"`
 
-	readOnly atomic.Bool `save:"rec"`
+	readOnly atomic.Bool   `save:"rec"`
+	flags    atomic.Uint32 `save:"rec"` // of superFlagMask
+}
+
+// superFlagMask has the flags of mount(2) that a file system as a whole keeps,
+// MS_RDONLY apart. They are shown; nothing here writes in another way for them.
+const superFlagMask = unix.MS_SYNCHRONOUS | unix.MS_DIRSYNC | unix.MS_MANDLOCK | unix.MS_LAZYTIME
+
+// setFlags changes those flags of mask to what set says.
+func (sb *Superblock) setFlags(set, mask uint32) {
+	if mask&unix.MS_RDONLY != 0 {
+		sb.readOnly.Store(set&unix.MS_RDONLY != 0)
+	}
+	mask &= superFlagMask
+	sb.flags.Store(sb.flags.Load()&^mask | set&mask)
 }
 
 // newSuperblock takes over fs.

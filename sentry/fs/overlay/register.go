@@ -14,7 +14,7 @@ const maxLower = 500
 // FSType is overlay for mount(2). The caller must have a file system context
 // (a method FS), to find the directories that the options name.
 func FSType() vfs.FSType {
-	return vfs.FSType{Name: "overlay", NoDev: true, New: mount}
+	return vfs.FSType{Name: "overlay", NoDev: true, Commas: true, New: mount}
 }
 
 // mount reads lowerdir=A:B,upperdir=U,workdir=W and further options that ask

@@ -81,24 +81,7 @@ func New(c vfs.Caller, cfg Config) *FS {
 	}
 	fs.maxPages.Store(int64(min(cfg.Size, 1<<62) / pageSize))
 	fs.maxInodes.Store(int64(min(cfg.Inodes, 1<<62)))
-	var o []string
-	if cfg.Size != 0 {
-		o = append(o, fmt.Sprintf("size=%dk", cfg.Size/1024))
-	}
-	if cfg.Inodes != DefaultInodes {
-		o = append(o, fmt.Sprintf("nr_inodes=%d", cfg.Inodes))
-	}
-	if cfg.Mode != 0o1777 {
-		o = append(o, fmt.Sprintf("mode=%o", cfg.Mode))
-	}
-	if cfg.UID != 0 {
-		o = append(o, fmt.Sprintf("uid=%d", cfg.UID))
-	}
-	if cfg.GID != 0 {
-		o = append(o, fmt.Sprintf("gid=%d", cfg.GID))
-	}
-	s := strings.Join(o, ",")
-	fs.opts.Store(&s)
+	fs.showOptions(&cfg)
 	fs.root = &dir{}
 	a := vfs.CreateAttr{Mode: unix.S_IFDIR | cfg.Mode&0o7777, UID: cfg.UID, GID: cfg.GID}
 	if fs.acct != nil {
@@ -117,12 +100,37 @@ func (fs *FS) setData(upper bool) {
 	}
 }
 
+// showOptions sets what /proc/mounts shows.
+func (fs *FS) showOptions(cfg *Config) {
+	var o []string
+	if cfg.Size != 0 {
+		o = append(o, fmt.Sprintf("size=%dk", cfg.Size/1024))
+	}
+	if cfg.Inodes != DefaultInodes {
+		o = append(o, fmt.Sprintf("nr_inodes=%d", cfg.Inodes))
+	}
+	if cfg.Mode != 0o1777 {
+		o = append(o, fmt.Sprintf("mode=%03o", cfg.Mode))
+	}
+	if cfg.UID != 0 {
+		o = append(o, fmt.Sprintf("uid=%d", cfg.UID))
+	}
+	if cfg.GID != 0 {
+		o = append(o, fmt.Sprintf("gid=%d", cfg.GID))
+	}
+	s := strings.Join(o, ",")
+	fs.opts.Store(&s)
+}
+
 // ParseOptions fills cfg from the option string of mount(2). EINVAL for an
 // unknown or malformed option.
 func ParseOptions(cfg *Config, options string) error {
 	for _, o := range strings.Split(options, ",") {
 		key, val, _ := strings.Cut(o, "=")
 		var err error
+		if known, _ := knownOption(key); !known {
+			return unix.EINVAL
+		}
 		switch key {
 		case "":
 		case "size":
@@ -143,16 +151,34 @@ func ParseOptions(cfg *Config, options string) error {
 			cfg.UID, err = parse32(val, 10)
 		case "gid":
 			cfg.GID, err = parse32(val, 10)
-		case "mpol", "huge", "inode32", "inode64", "noswap":
-			// Nothing here depends on them.
-		default:
-			return unix.EINVAL
 		}
 		if err != nil {
 			return unix.EINVAL
 		}
 	}
 	return nil
+}
+
+// knownOption tells whether there is an option of that name, and whether it
+// has no value. Those that ParseOptions does not look at change nothing here.
+func knownOption(key string) (known, flag bool) {
+	switch key {
+	case "", "inode32", "inode64", "noswap":
+		return true, true
+	case "size", "nr_blocks", "nr_inodes", "mode", "uid", "gid", "mpol", "huge":
+		return true, false
+	}
+	return false, false
+}
+
+// CheckOption looks at one option for fsconfig(2).
+func CheckOption(option string) (known bool, err error) {
+	key, _, hasValue := strings.Cut(option, "=")
+	known, flag := knownOption(key)
+	if known && flag == hasValue {
+		return true, unix.EINVAL
+	}
+	return known, ParseOptions(&Config{}, option)
 }
 
 func parse32(s string, base int) (uint32, error) {
@@ -254,9 +280,14 @@ func (fs *FS) limitPages() int64 {
 // Remount implements vfs.Remounter: size and nr_inodes can change, but not
 // below what is in use.
 func (fs *FS) Remount(_ vfs.Caller, _ vfs.MountFlags, options string) error {
+	old := Config{Mode: 0o1777}
+	_ = ParseOptions(&old, fs.Options()) // what cannot change
 	cfg := Config{Size: uint64(fs.maxPages.Load()) * pageSize, Inodes: uint64(fs.maxInodes.Load())}
 	if err := ParseOptions(&cfg, options); err != nil {
 		return err
+	}
+	if cfg.Inodes == 0 {
+		cfg.Inodes = DefaultInodes
 	}
 	pages, inodes := int64(cfg.Size/pageSize), int64(cfg.Inodes)
 	if pages > 0 && pages < fs.pages.Load() || inodes > 0 && inodes < fs.inodes.Load() {
@@ -264,9 +295,8 @@ func (fs *FS) Remount(_ vfs.Caller, _ vfs.MountFlags, options string) error {
 	}
 	fs.maxPages.Store(pages)
 	fs.maxInodes.Store(inodes)
-	if options != "" {
-		fs.opts.Store(&options)
-	}
+	cfg.Mode, cfg.UID, cfg.GID = old.Mode, old.UID, old.GID
+	fs.showOptions(&cfg)
 	return nil
 }
 

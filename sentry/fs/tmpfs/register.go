@@ -9,7 +9,7 @@ import (
 // gives for the caller (nil: the memfile's own).
 func FSType(mf *mem.File, account func(c vfs.Caller) *mem.Account) vfs.FSType {
 	return vfs.FSType{
-		Name: "tmpfs", NoDev: true,
+		Name: "tmpfs", NoDev: true, Check: CheckOption,
 		New: func(c vfs.Caller, source, options string, _ vfs.MountFlags) (vfs.Filesystem, error) {
 			cr := c.Cred()
 			cfg := Config{Memory: mf, Source: source, UID: cr.FSUID, GID: cr.FSGID}

@@ -1,0 +1,23 @@
+//go:build system
+
+package system
+
+import (
+	"testing"
+
+	"runsc/test/rig"
+)
+
+// TestFileCalls runs programs that check the calls on files and mounts against what Linux does, on both
+// runtimes.
+func TestFileCalls(t *testing.T) {
+	begin(t)
+	for _, name := range []string{"mount"} {
+		t.Run(name, func(t *testing.T) {
+			c := rig.Container{Image: rig.Guest, Args: []string{"/guest/" + name}, Flags: []string{"--cap-add", "CAP_SYS_ADMIN"}}
+			if res := same(t, c); res.Stdout != "ok\n" {
+				t.Errorf("%s", res)
+			}
+		})
+	}
+}
