@@ -27,13 +27,14 @@ bin() {
 	gobuild "$RIG_DIR/bin/criu" criu .
 }
 
-# guests compiles each C program of test/guest into a static binary of the same name.
+# guests compiles each C program of test/guest, a file or a directory of them, into a static binary of the same name.
 guests() {
 	local c o
 	mkdir -p "$RIG_DIR/guest"
-	for c in "$top"/test/guest/*.c; do
+	for c in "$top"/test/guest/*.c "$top"/test/guest/*/; do
 		o=$RIG_DIR/guest/$(basename "$c" .c)
-		[ "$o" -nt "$c" ] || gcc -O2 -Wall -static -pthread -s -o "$o" "$c"
+		[ -d "$c" ] && set -- "$c"*.c || set -- "$c"
+		[ -z "$(find "$c" -newer "$o" 2>/dev/null || echo missing)" ] || gcc -O2 -Wall -static -pthread -s -o "$o" "$@"
 	done
 }
 
