@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "measure one of ops, spin, run, start, memory")
+	only := flag.String("only", "", "measure one of ops, spin, run, start, memory, checkpoint")
 	flag.Parse()
 	if err := bench(*only, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -53,6 +53,7 @@ func bench(only string, names []string) error {
 		{"run", func() error { return wholeRuns(targets) }},
 		{"start", func() error { return startParts(r) }},
 		{"memory", func() error { return memory(r, targets) }},
+		{"checkpoint", func() error { return checkpoints(r) }},
 	}
 	for _, p := range parts {
 		if only != "" && only != p.name {

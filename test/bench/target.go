@@ -79,6 +79,11 @@ func peerBundle(r *rig.Rig, rootfs, id string, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return writeBundle(r, rootfs, id, spec)
+}
+
+// writeBundle writes a bundle with a spec, whose root it changes.
+func writeBundle(r *rig.Rig, rootfs, id string, spec map[string]any) (string, error) {
 	spec["root"] = map[string]any{"path": rootfs}
 	data, err := json.Marshal(spec)
 	if err != nil {
