@@ -186,21 +186,25 @@ func (b *ckptBench) idle() error {
 	return nil
 }
 
-// told returns the last line of that kind in a file of guest program saved, waiting for one after the n that there were.
+// lines are those of a kind that guest program saved wrote so far.
+func lines(file, kind string) (values []string) {
+	data, _ := os.ReadFile(file) // made by the guest
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(line, kind+" "); ok {
+			values = append(values, strings.TrimSpace(v))
+		}
+	}
+	return values
+}
+
+// told waits for a line of a kind after the n that there were, and returns its number.
 func told(file, kind string, n int) (time.Duration, error) {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		data, _ := os.ReadFile(file) // made by the guest
-		var all []string
-		for line := range strings.Lines(string(data)) {
-			if v, ok := strings.CutPrefix(line, kind+" "); ok {
-				all = append(all, strings.TrimSpace(v))
-			}
-			if strings.HasPrefix(line, "damaged ") {
-				return 0, errors.New("the guest found damaged memory")
-			}
+		if lines(file, "damaged") != nil {
+			return 0, errors.New("the guest found damaged memory")
 		}
-		if len(all) > n {
-			ns, err := strconv.ParseInt(all[len(all)-1], 10, 64)
+		if all := lines(file, kind); len(all) > n {
+			ns, err := strconv.ParseInt(all[n], 10, 64)
 			return time.Duration(ns), err
 		}
 	}
@@ -266,7 +270,7 @@ func (b *ckptBench) memory() error {
 		for _, s := range b.sides {
 			bind, err := b.beginSaved(s, mib, "0")
 			if err == nil {
-				err = b.pauses(s, what, bind, 5)
+				err = b.pauses(s, what, bind, 3)
 			}
 			s.end()
 			if err != nil {
@@ -293,9 +297,9 @@ func (b *ckptBench) restores() error {
 	sizes := []int{0, 16, 1024}
 	for _, mib := range sizes {
 		what := fmt.Sprintf("%d MiB restored:", mib)
-		rounds := 7
+		rounds := 5
 		if mib > 100 {
-			rounds = 5
+			rounds = 3
 		}
 		dirs, binds := map[string]string{}, map[string]string{}
 		for _, s := range b.sides {
@@ -310,9 +314,9 @@ func (b *ckptBench) restores() error {
 			}
 			dirs[s.name()], binds[s.name()] = dir, bind
 		}
-		for i := range rounds {
+		for range rounds {
 			for _, s := range b.sides {
-				if err := b.restoreOnce(s, what, dirs[s.name()], binds[s.name()], i); err != nil {
+				if err := b.restoreOnce(s, what, dirs[s.name()], binds[s.name()]); err != nil {
 					return fmt.Errorf("%s: %w", s.name(), err)
 				}
 			}
@@ -336,10 +340,12 @@ func (b *ckptBench) restores() error {
 	return nil
 }
 
-func (b *ckptBench) restoreOnce(s saver, what, dir, bind string, round int) error {
+func (b *ckptBench) restoreOnce(s saver, what, dir, bind string) error {
 	if err := s.prepare(dir, bind); err != nil {
 		return err
 	}
+	file := filepath.Join(bind, "told")
+	restored, wholes := len(lines(file, "restored")), len(lines(file, "whole"))
 	time.Sleep(300 * time.Millisecond)
 	start := time.Now()
 	err := s.restore(dir)
@@ -348,12 +354,11 @@ func (b *ckptBench) restoreOnce(s saver, what, dir, bind string, round int) erro
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(bind, "told")
-	first, err := told(file, "restored", round)
+	first, err := told(file, "restored", restored)
 	if err != nil {
 		return err
 	}
-	whole, err := told(file, "whole", round)
+	whole, err := told(file, "whole", wholes)
 	if err != nil {
 		return err
 	}
