@@ -154,9 +154,17 @@ func OpenPages(img, idx *os.File) (*Pages, error) {
 	if size < 16+12 || (size-16-12)%chunkSize != 0 || size > maxIndex*chunkSize {
 		return nil, errors.New("pages.idx is cut off or damaged")
 	}
-	b := make([]byte, size)
-	if _, err := io.ReadFull(idx, b); err != nil {
-		return nil, ErrTruncated
+	sum := crc32.New(castagnoli)
+	in := bufio.NewReaderSize(idx, 32<<10)
+	var b [chunkSize]byte
+	read := func(n int) error {
+		if _, err := io.ReadFull(in, b[:n]); err != nil {
+			return ErrTruncated
+		}
+		return nil
+	}
+	if err := read(16); err != nil {
+		return nil, err
 	}
 	if string(b[:8]) != idxMagic {
 		return nil, errors.New("pages.idx is not part of a checkpoint image")
@@ -164,25 +172,40 @@ func OpenPages(img, idx *os.File) (*Pages, error) {
 	if f := binary.LittleEndian.Uint32(b[8:]); f == 0 || f > Format {
 		return nil, fmt.Errorf("pages.idx has format %d, this version reads 1 to %d", f, Format)
 	}
-	if crc32.Checksum(b[:size-4], castagnoli) != binary.LittleEndian.Uint32(b[size-4:]) {
-		return nil, errors.New("pages.idx is damaged: its checksum is wrong")
-	}
+	sum.Write(b[:16])
 	n := (size - 28) / chunkSize
-	if binary.LittleEndian.Uint64(b[size-12:]) != uint64(n) {
-		return nil, errors.New("pages.idx is damaged: its number of entries is wrong")
-	}
 	p := &Pages{img: img, chunks: make([]Chunk, n)}
+	wrong, sorted := -1, true
 	for i := range p.chunks {
-		e := b[16+i*chunkSize:]
-		c := Chunk{binary.LittleEndian.Uint64(e), binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint32(e[16:]),
-			binary.LittleEndian.Uint32(e[20:]), binary.LittleEndian.Uint32(e[24:])}
+		if err := read(chunkSize); err != nil {
+			return nil, err
+		}
+		sum.Write(b[:])
+		c := Chunk{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint32(b[16:]),
+			binary.LittleEndian.Uint32(b[20:]), binary.LittleEndian.Uint32(b[24:])}
 		if c.Pages == 0 || c.Pages > ChunkPages || c.Stored == 0 || c.Stored > c.Pages*PageSize || c.First > 1<<52 ||
 			c.Off > uint64(pst.Size()) || uint64(c.Stored) > uint64(pst.Size())-c.Off {
-			return nil, fmt.Errorf("pages.idx is damaged: entry %d is out of range", i)
+			wrong = i
 		}
+		sorted = sorted && (i == 0 || p.chunks[i-1].First < c.First)
 		p.chunks[i] = c
 	}
-	sort.Slice(p.chunks, func(i, j int) bool { return p.chunks[i].First < p.chunks[j].First })
+	if err := read(12); err != nil {
+		return nil, err
+	}
+	sum.Write(b[:8])
+	if sum.Sum32() != binary.LittleEndian.Uint32(b[8:]) {
+		return nil, errors.New("pages.idx is damaged: its checksum is wrong")
+	}
+	if binary.LittleEndian.Uint64(b[:]) != uint64(n) {
+		return nil, errors.New("pages.idx is damaged: its number of entries is wrong")
+	}
+	if wrong >= 0 {
+		return nil, fmt.Errorf("pages.idx is damaged: entry %d is out of range", wrong)
+	}
+	if !sorted { // pieces that were about to change were written before their turn
+		sort.Slice(p.chunks, func(i, j int) bool { return p.chunks[i].First < p.chunks[j].First })
+	}
 	for i := 1; i < len(p.chunks); i++ {
 		if a := p.chunks[i-1]; a.First+uint64(a.Pages) > p.chunks[i].First {
 			return nil, errors.New("pages.idx is damaged: entries overlap")

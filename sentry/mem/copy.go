@@ -68,17 +68,18 @@ func (f *File) segments(off uint64, n int, fn func(off uint64, lo, hi int, mappe
 			done = wend
 			continue
 		}
+		heat := &f.counts(w).heat
 		for done < wend {
 			page := int((off + uint64(done) - w.off) / PageSize)
-			mapped := w.heat.use(page, limit)
+			mapped := heat.use(page, limit)
 			end := min(wend, int(w.off+uint64(page+1)*PageSize-off))
 			for end < wend {
 				page++
-				if (w.heat.get(page) == hot) != mapped {
+				if (heat.get(page) == hot) != mapped {
 					break
 				}
 				if !mapped {
-					w.heat.use(page, limit)
+					heat.use(page, limit)
 				}
 				end = min(wend, int(w.off+uint64(page+1)*PageSize-off))
 			}

@@ -148,14 +148,15 @@ func (f *File) allocate(n uint64, a *Account, kind Kind) (Range, error) {
 func (f *File) allocateLargeLocked(pages int, a *Account, kind Kind) (Range, error) {
 	s := f.storeOf(a, kind)
 	start := s.end
-	for left := pages; left > 0; left -= windowPages {
-		w, err := s.growLocked()
-		if err != nil {
-			a.uncharge(uint64(pages)*PageSize, kind)
-			return Range{}, err
-		}
+	more, err := s.growLocked((pages + windowPages - 1) / windowPages)
+	if err != nil {
+		a.uncharge(uint64(pages)*PageSize, kind)
+		return Range{}, err
+	}
+	for i := range more {
+		w := &more[i]
 		w.acct, w.kind = a, kind
-		w.takeLocked(0, min(left, windowPages))
+		w.takeLocked(0, min(pages-i*windowPages, windowPages))
 		if !w.full() {
 			w.listLocked()
 		}
@@ -167,8 +168,9 @@ func (f *File) allocateLargeLocked(pages int, a *Account, kind Kind) (Range, err
 // caller holds.
 func (f *File) IncRef(r Range) {
 	f.eachWindow(r, func(w *window, lo, hi int) {
+		c := f.counts(w)
 		for i := lo; i < hi; i++ {
-			if w.refs[i].Add(1) <= 1 {
+			if c.refs[i].Add(1) <= 1 {
 				panic("mem: IncRef of a free frame")
 			}
 		}
@@ -179,9 +181,9 @@ func (f *File) IncRef(r Range) {
 // freed and uncharged.
 func (f *File) DecRef(r Range) {
 	f.eachWindow(r, func(w *window, lo, hi int) {
-		run := -1
+		run, c := -1, f.counts(w)
 		for i := lo; i < hi; i++ {
-			n := w.refs[i].Add(-1)
+			n := c.refs[i].Add(-1)
 			if n < 0 {
 				panic("mem: DecRef of a free frame")
 			}
@@ -201,8 +203,8 @@ func (f *File) DecRef(r Range) {
 
 // Shared tells whether the frame at off has more than one reference.
 func (f *File) Shared(off uint64) bool {
-	w := f.window(off)
-	return w.refs[off%WindowSize/PageSize].Load() > 1
+	c := f.window(off).counts.Load()
+	return c != nil && c.refs[off%WindowSize/PageSize].Load() > 1
 }
 
 // window returns the window that off lies in.

@@ -67,7 +67,7 @@ func (m *fileMapping) bytes(fd int, off uint64, n int) []byte {
 // word returns the aligned 32-bit word at off.
 func (f *File) word(off uint64) *uint32 {
 	w := f.window(off)
-	w.heat.put(int((off-w.off)/PageSize), hot)
+	f.counts(w).heat.put(int((off-w.off)/PageSize), hot)
 	s := w.store
 	off = uint64(s.hostOff(off))
 	p := s.mapping.chunk(s.fd, int(off/chunkSize))

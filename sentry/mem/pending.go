@@ -32,9 +32,9 @@ func (b *atomicBitmap) next(lo, hi int) int {
 // setRange sets the bits of [lo, hi).
 func (b *atomicBitmap) setRange(lo, hi int) {
 	for lo < hi {
-		end := min(hi, lo&^63+64)
-		b[lo/64].Or(^uint64(0) << (lo % 64) & (^uint64(0) >> (63 - (end-1)%64)))
-		lo = end
+		mask, next := word(lo, hi)
+		b[lo/64].Or(mask)
+		lo = next
 	}
 }
 
@@ -100,13 +100,18 @@ func (f *File) restoreFrames(ranges []image.FrameRange, p *image.Pages, a *Accou
 	if a == nil {
 		a = f.root
 	}
-	fm := &FrameMap{
-		f: f, pages: p, byWindow: map[uint64]*pendingWindow{}, windows: map[uint64]*mappedWindow{}, inflight: map[int]*chunkLoad{},
-		stop: make(chan struct{}), stopped: make(chan struct{}),
-	}
+	fm := &FrameMap{f: f, pages: p, inflight: map[int]*chunkLoad{}, stop: make(chan struct{}), stopped: make(chan struct{})}
 	if err := fm.allocate(ranges, a); err != nil {
 		fm.Finish()
 		return nil, err
+	}
+	// In one piece: thousands of small objects would cost a restore of much memory milliseconds.
+	store := make([]pendingWindow, len(fm.windows))
+	fm.byWindow = make(map[uint64]*pendingWindow, len(store))
+	for key, m := range fm.windows {
+		pw := &store[len(fm.byWindow)]
+		pw.fm, pw.w, pw.saved = fm, m.w, key*WindowSize
+		fm.byWindow[key] = pw
 	}
 	for _, c := range p.Chunks() {
 		for page, end := c.First, c.First+uint64(c.Pages); page < end; {
@@ -127,14 +132,9 @@ func (f *File) restoreFrames(ranges []image.FrameRange, p *image.Pages, a *Accou
 
 // setPending notes that the image has contents for n pages of a saved window.
 func (fm *FrameMap) setPending(key uint64, at, n int) {
-	m := fm.windows[key]
+	m, pw := fm.windows[key], fm.byWindow[key]
 	if m == nil {
 		return
-	}
-	pw := fm.byWindow[key]
-	if pw == nil {
-		pw = &pendingWindow{fm: fm, w: m.w, saved: key * WindowSize}
-		fm.byWindow[key] = pw
 	}
 	pw.bits.setRange(at, at+n)
 	for i := at / 64; i <= (at+n-1)/64; i++ {
@@ -147,6 +147,7 @@ func (fm *FrameMap) allocate(ranges []image.FrameRange, a *Account) error {
 	f, upper := fm.f, a.Upper
 	onDisk := upper.FileKind() == Disk
 	var total, disk, last uint64
+	windows, lastKey := 0, ^uint64(0)
 	for i, r := range ranges {
 		if r.Pages == 0 || r.First < last || r.First > frameEnd/PageSize || r.Pages > frameEnd/PageSize-r.First ||
 			Kind(r.Kind) > PageCache && Kind(r.Kind) != Disk {
@@ -155,9 +156,15 @@ func (fm *FrameMap) allocate(ranges []image.FrameRange, a *Account) error {
 		last = r.First + r.Pages
 		if onDisk && Kind(r.Kind) == Disk {
 			disk += r.Pages * PageSize
-		} else {
-			total += r.Pages * PageSize
+			continue
 		}
+		total += r.Pages * PageSize
+		first := r.First / windowPages
+		windows += int((last-1)/windowPages - first + 1)
+		if first == lastKey {
+			windows--
+		}
+		lastKey = (last - 1) / windowPages
 	}
 	if most := hostRAM(); total > most {
 		return fmt.Errorf("the image has %d MiB of memory, the host %d", total>>20, most>>20)
@@ -167,6 +174,21 @@ func (fm *FrameMap) allocate(ranges []image.FrameRange, a *Account) error {
 			return fmt.Errorf("the image has %d MiB of files, the disk of the upper layer room for %d: %w", disk>>20, room>>20, unix.ENOSPC)
 		}
 	}
+	fm.windows = map[uint64]*mappedWindow{}
+	// What an image claims is believed up to 128 GiB.
+	store := make([]mappedWindow, min(windows, 1<<16))
+	f.mu.Lock()
+	if need := len(store) - len(f.main.free); need > 0 {
+		more, err := f.main.growLocked(need)
+		if err != nil {
+			f.mu.Unlock()
+			return err
+		}
+		for i := range more {
+			f.main.free = append(f.main.free, &more[len(more)-1-i]) // taken from the end
+		}
+	}
+	f.mu.Unlock()
 	for _, r := range ranges {
 		for first, left := r.First, r.Pages; left > 0; {
 			key, at := first/windowPages, int(first%windowPages)
@@ -185,6 +207,9 @@ func (fm *FrameMap) allocate(ranges []image.FrameRange, a *Account) error {
 			var err error
 			if m == nil {
 				m = &mappedWindow{}
+				if n := len(fm.windows); n < len(store) {
+					m = &store[n]
+				}
 				if m.w, err = f.newWindowLocked(acct, kind); err == nil {
 					m.w.reserved = true
 					fm.windows[key] = m
@@ -198,9 +223,7 @@ func (fm *FrameMap) allocate(ranges []image.FrameRange, a *Account) error {
 				return err
 			}
 			m.w.takeLocked(at, n)
-			for i := at; i < at+n; i++ {
-				m.held.set(i)
-			}
+			m.held.setRange(at, at+n)
 			f.mu.Unlock()
 			if err := m.w.store.back(m.w.rangeOf(at, n)); err != nil {
 				return fmt.Errorf("no room for the image's files on the disk of the upper layer: %w", err)
@@ -233,11 +256,16 @@ func (fm *FrameMap) Take(r Range) ([]Range, error) {
 	}
 	freed := false
 	out, err := fm.find(r, func(m *mappedWindow, lo, hi int) {
+		if !m.gave.any(lo, hi) {
+			m.gave.setRange(lo, hi) // those they were allocated with
+			return
+		}
+		c := fm.f.counts(m.w)
 		for i := lo; i < hi; i++ {
 			if !m.gave.get(i) {
-				m.gave.set(i) // the one it was allocated with
-			} else if m.w.refs[i].Add(1) == 1 {
-				m.w.refs[i].Store(0)
+				m.gave.set(i)
+			} else if c.refs[i].Add(1) == 1 {
+				c.refs[i].Store(0)
 				freed = true
 			}
 		}
@@ -263,10 +291,8 @@ func (fm *FrameMap) find(r Range, fn func(m *mappedWindow, lo, hi int)) ([]Range
 		end := min(r.End, r.Start&^(WindowSize-1)+WindowSize)
 		lo := int(r.Start % WindowSize / PageSize)
 		hi := lo + int((end-r.Start)/PageSize)
-		for i := lo; i < hi; i++ {
-			if m == nil || !m.held.get(i) {
-				return nil, fmt.Errorf("the image refers to frame %#x, which it lacks", r.Start)
-			}
+		if m == nil || !m.held.all(lo, hi) {
+			return nil, fmt.Errorf("the image refers to frame %#x, which it lacks", r.Start)
 		}
 		fn(m, lo, hi)
 		x := m.w.rangeOf(lo, hi-lo)
@@ -301,7 +327,7 @@ func (fm *FrameMap) Finish() {
 	fm.mu.Unlock()
 	f := fm.f
 	for _, m := range windows {
-		for i := 0; i < windowPages; i++ {
+		for i := 0; i < windowPages && m.held != m.gave; i++ {
 			j := i
 			for ; j < windowPages && m.held.get(j) && !m.gave.get(j); j++ {
 			}

@@ -289,8 +289,10 @@ func BenchmarkRestoreFrames(b *testing.B) {
 			}
 			p := x.open()
 			ranges := []image.FrameRange{{Pages: size / PageSize}}
-			f := newFile(b)
 			for b.Loop() {
+				b.StopTimer()
+				f := newFile(b)
+				b.StartTimer()
 				fm, err := f.restoreFrames(ranges, p, nil)
 				must(b, err)
 				rs, err := fm.Take(Range{0, size})

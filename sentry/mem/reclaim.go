@@ -156,9 +156,10 @@ func (f *File) Reclaim() {
 		}
 		f.mu.Lock()
 		f.eachWindow(r, func(w *window, lo, hi int) {
+			c := w.countsLocked()
 			for i := lo; i < hi; i++ {
 				w.busy.clear(i)
-				w.heat.reset(i)
+				c.heat.reset(i)
 			}
 			w.nbusy -= hi - lo
 			if w.acct != nil && !w.reserved && w.nbusy > 0 {

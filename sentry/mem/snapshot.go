@@ -16,10 +16,11 @@ import (
 // faults on a page that is only mapped for reading (Prepare). Frames of a
 // snapshot that are freed are kept until Close.
 type Snapshot struct {
-	// immutable after BeginSnapshot:
+	// immutable after Begin:
 	f       *File
 	w       *image.PageWriter
 	windows []*frozenWindow // by offset
+	store   []frozenWindow  // what windows point to, made before the guests stand still
 
 	failed atomic.Bool
 
@@ -40,7 +41,7 @@ type heldFrames struct {
 
 // frozenWindow tells which pages of a window a snapshot has.
 type frozenWindow struct {
-	// immutable after BeginSnapshot:
+	// immutable after Begin:
 	s       *Snapshot
 	w       *window
 	members atomicBitmap
@@ -48,17 +49,36 @@ type frozenWindow struct {
 	unsaved atomicBitmap // bits are cleared with Snapshot.mu held
 }
 
-// BeginSnapshot freezes the frames of set as they are, to be written to w. It
-// returns when no write by the Sentry is half done. The caller has stopped
-// the guests and takes their address spaces' write access away before they
-// run on (mm.MM.SwapForSnapshot). There is one snapshot at a time: EBUSY.
-func (f *File) BeginSnapshot(set *FrameSet, w *image.PageWriter) (*Snapshot, error) {
+// NewSnapshot returns a snapshot that is to be written to w. All that takes long
+// is done here: between the guests' stop and Begin every microsecond counts.
+func (f *File) NewSnapshot(w *image.PageWriter) *Snapshot {
 	s := &Snapshot{f: f, w: w, buf: make([]byte, pieceSize)}
+	f.mu.Lock()
+	windows := len(f.windowsLocked())
+	f.mu.Unlock()
+	s.windows, s.store = make([]*frozenWindow, 0, windows), make([]frozenWindow, windows)
+	for i := range s.store {
+		s.store[i].s = s // touches the memory
+	}
+	return s
+}
+
+// Begin freezes the frames of set as they are. It returns when no write by the
+// Sentry is half done. The caller has stopped the guests and takes their address
+// spaces' write access away before they run on (mm.MM.SwapForSnapshot). There is
+// one snapshot at a time: EBUSY.
+func (s *Snapshot) Begin(set *FrameSet) error {
+	f := s.f
 	for _, r := range set.Ranges() {
 		f.eachWindow(r, func(w *window, lo, hi int) {
 			n := len(s.windows)
 			if n == 0 || s.windows[n-1].w != w {
-				s.windows = append(s.windows, &frozenWindow{s: s, w: w})
+				fw := &frozenWindow{s: s}
+				if n < len(s.store) {
+					fw = &s.store[n]
+				}
+				fw.w = w
+				s.windows = append(s.windows, fw)
 				n++
 			}
 			fw := s.windows[n-1]
@@ -69,12 +89,18 @@ func (f *File) BeginSnapshot(set *FrameSet, w *image.PageWriter) (*Snapshot, err
 	f.gate.Lock()
 	defer f.gate.Unlock()
 	if !f.snapshot.CompareAndSwap(nil, s) {
-		return nil, unix.EBUSY
+		return unix.EBUSY
 	}
 	for _, fw := range s.windows {
 		fw.w.frozen.Store(fw)
 	}
-	return s, nil
+	return nil
+}
+
+// BeginSnapshot is NewSnapshot and Begin.
+func (f *File) BeginSnapshot(set *FrameSet, w *image.PageWriter) (*Snapshot, error) {
+	s := f.NewSnapshot(w)
+	return s, s.Begin(set)
 }
 
 // Write writes what is not written yet. On an error the snapshot is given up;

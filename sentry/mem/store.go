@@ -2,6 +2,7 @@ package mem
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -55,16 +56,20 @@ func (s *store) bytes(off uint64, n int) []byte {
 	return s.mapping.bytes(s.fd, uint64(s.hostOff(off)), n)
 }
 
-// growLocked adds a window at the end of the file.
-func (s *store) growLocked() (*window, error) {
-	if s.end+WindowSize > s.limit {
+// growLocked adds n windows at the end of the file.
+func (s *store) growLocked(n int) ([]window, error) {
+	if s.end+uint64(n)*WindowSize > s.limit {
 		return nil, unix.ENOMEM
 	}
-	w := &window{off: s.end, store: s}
-	s.end += WindowSize
-	table := append(*s.table.Load(), w)
+	more := make([]window, n)
+	table := slices.Grow(*s.table.Load(), n)
+	for i := range more {
+		more[i].off, more[i].store = s.end, s
+		s.end += WindowSize
+		table = append(table, &more[i])
+	}
 	s.table.Store(&table)
-	return w, nil
+	return more, nil
 }
 
 // back makes sure that a write to the frames of r, which read as zero, finds

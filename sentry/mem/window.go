@@ -26,13 +26,47 @@ type window struct {
 	busy     bitmap // allocated, or being punched
 	dirty    bitmap // free, but not zero
 
+	// atomic, set with File.mu held: nil as long as nobody has counted anything (see File.counts).
+	counts atomic.Pointer[pageCounts]
 	// atomic:
-	refs [windowPages]atomic.Int32
-	heat heat
 	// pending is set while contents are still in an image, frozen while a
 	// snapshot has pages of the window.
 	pending atomic.Pointer[pendingWindow]
 	frozen  atomic.Pointer[frozenWindow]
+}
+
+// pageCounts are the counts of a window's pages.
+type pageCounts struct {
+	// atomic:
+	refs [windowPages]atomic.Int32
+	heat heat
+}
+
+// counts returns the counts of w's pages. They are made when somebody first
+// counts: until then each allocated page has one reference, and a restore of much
+// memory does not have to write them all.
+func (f *File) counts(w *window) *pageCounts {
+	if c := w.counts.Load(); c != nil {
+		return c
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return w.countsLocked()
+}
+
+func (w *window) countsLocked() *pageCounts {
+	c := w.counts.Load()
+	if c == nil {
+		c = &pageCounts{}
+		// Freeing counts: of what is busy nothing waits to be punched.
+		for i := range windowPages {
+			if w.busy.get(i) {
+				c.refs[i].Store(1)
+			}
+		}
+		w.counts.Store(c)
+	}
+	return c
 }
 
 type bitmap [windowPages / 64]uint64
@@ -40,6 +74,43 @@ type bitmap [windowPages / 64]uint64
 func (b *bitmap) get(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
 func (b *bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
 func (b *bitmap) clear(i int)    { b[i/64] &^= 1 << (i % 64) }
+
+// word returns the bits of [lo, hi) that lie in the word of lo, and where the next word begins.
+func word(lo, hi int) (mask uint64, next int) {
+	next = min(hi, lo&^63+64)
+	return ^uint64(0) << (lo % 64) & (^uint64(0) >> (63 - (next-1)%64)), next
+}
+
+func (b *bitmap) setRange(lo, hi int) {
+	for lo < hi {
+		mask, next := word(lo, hi)
+		b[lo/64] |= mask
+		lo = next
+	}
+}
+
+// all tells whether all bits of [lo, hi) are set, any whether one is.
+func (b *bitmap) all(lo, hi int) bool {
+	for lo < hi {
+		mask, next := word(lo, hi)
+		if b[lo/64]&mask != mask {
+			return false
+		}
+		lo = next
+	}
+	return true
+}
+
+func (b *bitmap) any(lo, hi int) bool {
+	for lo < hi {
+		mask, next := word(lo, hi)
+		if b[lo/64]&mask != 0 {
+			return true
+		}
+		lo = next
+	}
+	return false
+}
 
 func (w *window) rangeOf(at, pages int) Range {
 	s := w.off + uint64(at)*PageSize
@@ -75,11 +146,13 @@ func (w *window) findFree(pages int) int {
 
 // takeLocked marks pages as allocated with one reference each.
 func (w *window) takeLocked(at, pages int) {
-	for i := at; i < at+pages; i++ {
-		w.busy.set(i)
-		w.refs[i].Store(1)
-	}
+	w.busy.setRange(at, at+pages)
 	w.nbusy += pages
+	if c := w.counts.Load(); c != nil {
+		for i := at; i < at+pages; i++ {
+			c.refs[i].Store(1)
+		}
+	}
 }
 
 func (w *window) listLocked() {
@@ -112,9 +185,11 @@ func (f *File) newWindowLocked(a *Account, kind Kind) (*window, error) {
 		s.free = s.free[:n-1]
 	} else {
 		var err error
-		if w, err = s.growLocked(); err != nil {
+		var more []window
+		if more, err = s.growLocked(1); err != nil {
 			return nil, err
 		}
+		w = &more[0]
 	}
 	w.acct, w.kind = a, kind
 	return w, nil
@@ -165,12 +240,10 @@ func (f *File) AllocateAt(r Range, zero bool) (bool, error) {
 		return false, err
 	}
 	f.mu.Lock()
-	for i := lo; i < hi; i++ {
-		if w.busy.get(i) {
-			f.mu.Unlock()
-			w.acct.uncharge(r.Len(), w.kind)
-			return false, nil
-		}
+	if w.busy.any(lo, hi) {
+		f.mu.Unlock()
+		w.acct.uncharge(r.Len(), w.kind)
+		return false, nil
 	}
 	var wipe []int
 	for i := lo; i < hi; i++ {

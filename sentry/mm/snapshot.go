@@ -4,7 +4,7 @@ package mm
 // a time that does not depend on how much there is: they go on in a fresh
 // address space of the host, and come by their pages through faults. Frames of
 // a snapshot are mapped there for reading until they are written. The caller
-// has stopped the threads and begun the snapshot (mem.File.BeginSnapshot).
+// has stopped the threads and begun the snapshot (mem.Snapshot.Begin).
 func (mm *MM) SwapForSnapshot() {
 	mm.mapMu.Lock()
 	defer mm.mapMu.Unlock()

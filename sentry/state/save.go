@@ -44,6 +44,7 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
+	snap := o.Memory.NewSnapshot(pw)
 	started := time.Now()
 	resume, err := stop(ctx, o)
 	if err != nil {
@@ -54,8 +55,7 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	snap, err := o.Memory.BeginSnapshot(set, pw)
-	if err != nil {
+	if err := snap.Begin(set); err != nil {
 		return nil, fmt.Errorf("cannot begin a snapshot of memory: %w", err)
 	}
 	defer snap.Close()
