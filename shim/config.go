@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"runsc/pkg/cpufeature"
 	"runsc/pkg/hostsecret"
 )
 
@@ -51,6 +52,9 @@ type config struct {
 	// RestoreAllow lists the directories below which an image may lie that an
 	// annotation names.
 	RestoreAllow []string `toml:"restore-allow"`
+	// CPUFeaturesMask are features of the processor, by their names in
+	// /proc/cpuinfo, that guests are not to see.
+	CPUFeaturesMask []string `toml:"cpu-features-mask"`
 	// Strace makes the Sentry log every system call of the guest.
 	Strace bool `toml:"strace"`
 }
@@ -77,6 +81,9 @@ const (
 	compressionNone = "none"
 	compressionZstd = "zstd"
 )
+
+// cpuidFaults is changed by tests.
+var cpuidFaults = cpufeature.Faulting
 
 // maxCPUs is what Linux's largest configuration allows (CONFIG_NR_CPUS).
 const maxCPUs = 8192
@@ -128,6 +135,14 @@ func parseConfig(name string, body []byte) (*config, error) {
 			return nil, fmt.Errorf("%s: restore-allow: %q is not an absolute path", name, p)
 		}
 		c.RestoreAllow[i] = filepath.Clean(p)
+	}
+	if err := cpufeature.Check(c.CPUFeaturesMask); err != nil {
+		return nil, fmt.Errorf("%s: cpu-features-mask: %w", name, err)
+	}
+	slices.Sort(c.CPUFeaturesMask)
+	c.CPUFeaturesMask = slices.Compact(c.CPUFeaturesMask)
+	if len(c.CPUFeaturesMask) > 0 && !cpuidFaults() {
+		return nil, fmt.Errorf("%s: cpu-features-mask is not possible on this host: its processor cannot be told to let CPUID fault", name)
 	}
 	if c.Overlay2 == "" {
 		c.Overlay2 = overlayMemory
@@ -213,6 +228,9 @@ func (c *config) sentryOptions() (map[string]string, error) {
 	}
 	if c.DebugLog != "" {
 		o["debug-log"] = c.DebugLog
+	}
+	if len(c.CPUFeaturesMask) > 0 {
+		o["cpu-features-mask"] = strings.Join(c.CPUFeaturesMask, " ")
 	}
 	if c.Strace {
 		o["strace"] = "true"

@@ -44,6 +44,31 @@ func TestParseConfig(t *testing.T) {
 	}
 }
 
+func TestCPUFeaturesMask(t *testing.T) {
+	faults := true
+	old := cpuidFaults
+	cpuidFaults = func() bool { return faults }
+	defer func() { cpuidFaults = old }()
+	c, err := parseConfig("c.toml", []byte(`cpu-features-mask = ["rdrand", "avx", "avx"]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := (&config{InodePolicy: "host", CPUFeaturesMask: c.CPUFeaturesMask}).sentryOptions()
+	if err != nil || o["cpu-features-mask"] != "avx rdrand" {
+		t.Errorf("%q, %v", o, err)
+	}
+	if _, err := parseConfig("c.toml", []byte(`cpu-features-mask = ["sse"]`)); err == nil || !strings.Contains(err.Error(), `c.toml: cpu-features-mask: "sse" cannot be hidden`) {
+		t.Error(err)
+	}
+	faults = false
+	if _, err := parseConfig("c.toml", []byte(`cpu-features-mask = ["avx"]`)); err == nil || !strings.Contains(err.Error(), "cpu-features-mask is not possible on this host") {
+		t.Error(err)
+	}
+	if _, err := parseConfig("c.toml", []byte(`cpu-features-mask = []`)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestConfigFromOptions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.toml")
 	if err := os.WriteFile(path, []byte("num-cpus = 4\n"), 0o600); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/controlapi"
+	"runsc/pkg/cpufeature"
 	"runsc/pkg/imagefmt"
 )
 
@@ -102,6 +104,11 @@ func openRestore(ctx context.Context, r *taskapi.CreateTaskRequest, conf *config
 	}()
 	if err := im.Manifest.CheckHost(); err != nil {
 		return nil, fmt.Errorf("cannot restore from %s: %w", im.path, err)
+	}
+	for _, f := range cpufeature.Hidden(conf.CPUFeaturesMask) {
+		if slices.Contains(im.Manifest.CPUFeatures, f) {
+			return nil, fmt.Errorf("cannot restore from %s: the image needs the processor feature %q, which the config key cpu-features-mask hides", im.path, f)
+		}
 	}
 	mc, err := pickContainer(im.Manifest, named, annotations)
 	if err != nil {

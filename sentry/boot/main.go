@@ -8,11 +8,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/controlapi"
+	"runsc/pkg/cpufeature"
 	"runsc/pkg/fsproto"
 	"runsc/pkg/isolate"
 	"runsc/sentry/arch/vdso"
@@ -109,7 +111,11 @@ func newSentry(b *controlapi.Boot, selfFD int) (*Sentry, error) {
 	if err := b.WaitPlaced(); err != nil {
 		return nil, err
 	}
-	if s.platform, err = systrap.New(systrap.Options{KeepFDs: []int{s.memory.FD()}}); err != nil {
+	mask, err := cpuMask(b.Config.Options)
+	if err != nil {
+		return nil, err
+	}
+	if s.platform, err = systrap.New(systrap.Options{KeepFDs: []int{s.memory.FD()}, FaultCPUID: mask != nil}); err != nil {
 		return nil, fmt.Errorf("cannot start the platform: %w", err)
 	}
 	s.account = mem.NewAccount(nil, 0)
@@ -132,10 +138,19 @@ func newSentry(b *controlapi.Boot, selfFD int) (*Sentry, error) {
 	if cpus <= 0 {
 		cpus = runtime.NumCPU()
 	}
-	s.kernel = kernel.New(kernel.Config{Platform: s.platform, MemFile: s.memory, Clock: ck, VDSO: vd, Syscalls: syscalls.New(trace), NumCPUs: cpus, Log: s.logf})
+	s.kernel = kernel.New(kernel.Config{Platform: s.platform, MemFile: s.memory, Clock: ck, VDSO: vd, Syscalls: syscalls.New(trace), NumCPUs: cpus, CPUMask: mask, Log: s.logf})
 	s.proc = proc.NewSystem(s.kernel, s.selfFD)
 	s.registerTypes()
 	return s, nil
+}
+
+// cpuMask returns what hides features of the processor, nil if nothing does.
+func cpuMask(options map[string]string) (*cpufeature.Mask, error) {
+	names := strings.Fields(options["cpu-features-mask"])
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return cpufeature.New(names)
 }
 
 // newGofer makes the client that the host file systems share. It takes over

@@ -99,7 +99,7 @@ func (t *Task) loadProgram(a *ExecArgs) (*execImage, error) {
 	}
 	e := &loader.Exec{
 		File: execFile{t, f}, Filename: a.Filename, Argv: a.Argv, Envv: a.Env, Inaccessible: a.Inaccessible,
-		StackLimit: t.Rlimit(unix.RLIMIT_STACK), VDSO: t.k.cfg.VDSO,
+		StackLimit: t.Rlimit(unix.RLIMIT_STACK), VDSO: t.k.cfg.VDSO, CPUMask: t.k.cfg.CPUMask,
 		NoRandom: t.misc.personality.Load()&addrNoRandomize != 0,
 		Open: func(name string) (loader.Executable, error) {
 			f, err := vfs.OpenExec(t, vfs.At{FS: t.fs, Name: name})

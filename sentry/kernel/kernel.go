@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"runsc/pkg/cpufeature"
 	"runsc/pkg/ksync"
 	"runsc/sentry/clock"
 	"runsc/sentry/futex"
@@ -30,6 +31,9 @@ type Config struct {
 	Clock *clock.Clock
 	// NumCPUs is what the guest sees; 0 means 1.
 	NumCPUs int
+	// CPUMask hides features of the processor; nil hides none. The platform
+	// lets CPUID fault then.
+	CPUMask *cpufeature.Mask
 	// Log takes lines about what is not the guest's fault; nil drops them.
 	Log func(level, line string)
 }
@@ -101,6 +105,9 @@ func (k *Kernel) Platform() platform.Platform { return k.cfg.Platform }
 
 // NumCPUs is the number of CPUs the guest sees.
 func (k *Kernel) NumCPUs() int { return k.cfg.NumCPUs }
+
+// CPUMask returns what hides features of the processor, nil for nothing.
+func (k *Kernel) CPUMask() *cpufeature.Mask { return k.cfg.CPUMask }
 
 // RootPIDNamespace is the namespace whose numbers the shim uses. It has no
 // init of its own: each container's namespace is a child of it.

@@ -131,6 +131,9 @@ func (t *Task) runGuest() bool {
 	case platform.EventFault:
 		t.fault(&ev)
 	case platform.EventSignal:
+		if t.k.cfg.CPUMask != nil && ev.Signal == int32(unix.SIGSEGV) && ev.TrapNo == trapGP && t.emulateCPUID() {
+			break
+		}
 		t.trap = trapInfo{ev.TrapNo, ev.ErrCode, t.trap.cr2}
 		t.forceSignal(faultInfo(ev.Signal, ev.Code, ev.Addr))
 	case platform.EventInterrupt:

@@ -3,6 +3,7 @@ package loader
 import (
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/cpufeature"
 	"runsc/sentry/mem"
 )
 
@@ -50,9 +51,10 @@ type Exec struct {
 
 	// Set before Load:
 	UID, EUID, GID, EGID uint32
-	Secure               bool // AT_SECURE
-	NoRandom             bool // ADDR_NO_RANDOMIZE
-	VDSO                 VDSO // may be nil
+	Secure               bool             // AT_SECURE
+	NoRandom             bool             // ADDR_NO_RANDOMIZE
+	VDSO                 VDSO             // may be nil
+	CPUMask              *cpufeature.Mask // may be nil
 	StackLimit           uint64
 
 	execfn string // what AT_EXECFN points to

@@ -117,6 +117,10 @@ func mapVDSO(m *mm.MM, v VDSO) (uint64, error) {
 
 func (e *Exec) auxv(f *elfFile, prog *loaded, img *Image, vdso uint64) [][2]uint64 {
 	host := hostAux()
+	hwcap := host[atHwcap]
+	if e.CPUMask != nil {
+		hwcap = e.CPUMask.HWCap(hwcap)
+	}
 	secure := uint64(0)
 	if e.Secure {
 		secure = 1
@@ -127,7 +131,7 @@ func (e *Exec) auxv(f *elfFile, prog *loaded, img *Image, vdso uint64) [][2]uint
 	}
 	return append(aux,
 		[2]uint64{atMinsigstksz, host[atMinsigstksz]},
-		[2]uint64{atHwcap, host[atHwcap]},
+		[2]uint64{atHwcap, hwcap},
 		[2]uint64{atPagesz, pageSize},
 		[2]uint64{atClktck, 100},
 		[2]uint64{atPhdr, prog.phdr},

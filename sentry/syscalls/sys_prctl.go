@@ -243,6 +243,10 @@ func sysArchPrctl(t *kernel.Task, a Args) (uintptr, error) {
 		return done(t.CopyOut(v, abi.Bytes(&r.FsBase)))
 	case linux.ARCH_GET_GS:
 		return done(t.CopyOut(v, abi.Bytes(&r.GsBase)))
+	case linux.ARCH_GET_CPUID:
+		return 1, nil
+	case linux.ARCH_SET_CPUID: // as on a processor without CPUID faulting
+		return 0, unix.ENODEV
 	}
 	return 0, unix.EINVAL
 }

@@ -146,7 +146,7 @@ var calls = []Call{
 	{unix.SYS_VHANGUP, "vhangup", sysNotPermitted, Partial("EPERM")},
 	{unix.SYS_PIVOT_ROOT, "pivot_root", sysPivotRoot, Full},
 	{unix.SYS_PRCTL, "prctl", sysPrctl, Partial("no PR_SET_MM, PR_SET_VMA and speculation control")},
-	{unix.SYS_ARCH_PRCTL, "arch_prctl", sysArchPrctl, Partial("no ARCH_CPUID, no dynamic XSAVE permissions")},
+	{unix.SYS_ARCH_PRCTL, "arch_prctl", sysArchPrctl, Partial("ARCH_SET_CPUID is ENODEV; no dynamic XSAVE permissions")},
 	{unix.SYS_ADJTIMEX, "adjtimex", sysAdjtimex, Partial("reads only")},
 	{unix.SYS_SETRLIMIT, "setrlimit", sysSetrlimit, Full},
 	{unix.SYS_CHROOT, "chroot", sysChroot, Full},

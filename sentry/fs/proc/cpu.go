@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/cpufeature"
 	"runsc/sentry/vfs"
 )
 
@@ -127,13 +129,19 @@ func (in *instance) cpuinfo(_ vfs.Caller, b *bytes.Buffer) error {
 
 type cpuLine struct{ key, value string }
 
-// hiddenCPUFlags are features that guests cannot use here: the Sentry keeps
-// the segment bases itself and does not emulate transactions' aborts.
-var hiddenCPUFlags = map[string]bool{"fsgsbase": true, "hle": true, "rtm": true, "cpuid_fault": true}
+// hidesCPUFlag reports whether guests are not shown a feature: they cannot
+// use it here, or it is not to be used.
+func (s *System) hidesCPUFlag(name string) bool {
+	if slices.Contains(cpufeature.Unusable, name) || name == "cpuid_fault" {
+		return true
+	}
+	mask := s.k.CPUMask()
+	return mask != nil && mask.Hides(name)
+}
 
 // hostCPU returns the lines of the host's first processor.
 func (s *System) hostCPU() []cpuLine {
-	lines := parseCPU(s.readHostCPU())
+	lines := s.parseCPU(s.readHostCPU())
 	if len(lines) == 0 {
 		lines = []cpuLine{
 			{"vendor_id", "unknown"}, {"cpu family", "6"}, {"model", "0"}, {"model name", "unknown"}, {"stepping", "0"},
@@ -167,7 +175,7 @@ func (s *System) readHostCPU() string {
 }
 
 // parseCPU returns the lines of the first processor but its number.
-func parseCPU(text string) []cpuLine {
+func (s *System) parseCPU(text string) []cpuLine {
 	first, _, ok := strings.Cut(text, "\n\n")
 	if !ok {
 		return nil
@@ -183,13 +191,7 @@ func parseCPU(text string) []cpuLine {
 		case "processor":
 			continue
 		case "flags":
-			var keep []string
-			for _, f := range strings.Fields(value) {
-				if !hiddenCPUFlags[f] {
-					keep = append(keep, f)
-				}
-			}
-			value = strings.Join(keep, " ")
+			value = strings.Join(slices.DeleteFunc(strings.Fields(value), s.hidesCPUFlag), " ")
 		}
 		lines = append(lines, cpuLine{key, value})
 	}

@@ -21,6 +21,9 @@
 //   - A thread that claims to have stopped may be running. Nothing that
 //     removes access (Unmap, Protect, Map over a mapping) returns before the
 //     leader has acknowledged it, or the process is dead.
+//   - A guest whose processor features are masked cannot see them by CPUID:
+//     the first stub is cloned from a thread in which the instruction faults,
+//     all others from it, and the filters let none of them change that.
 //   - What is read from a slot is copied once, then checked. All of the frame
 //     but the floating point state is written anew before each resume.
 //   - No wait is for ever: death of a stub is seen by its pidfd, of a thread

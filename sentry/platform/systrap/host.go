@@ -4,6 +4,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"runsc/pkg/cpufeature"
 )
 
 // Entries of the auxiliary vector (getauxval(3)).
@@ -28,8 +30,16 @@ func auxv(key uintptr) uint64 {
 	return 0
 }
 
-// cloneFirst clones the first stub and returns its pid or a negative errno.
-func cloneFirst(ctlFD int, area int64, base uint64) int {
+// cloneFirst clones the first stub and returns its pid or a negative errno. The
+// goroutine is locked to its thread. Whether CPUID faults is inherited by all
+// that is cloned of a thread, and no guest can make the call that changes it.
+func cloneFirst(ctlFD int, area int64, base uint64, faultCPUID bool) int {
+	if faultCPUID {
+		if e := cpufeature.SetFaulting(true); e != 0 {
+			return -int(e)
+		}
+		defer cpufeature.SetFaulting(false)
+	}
 	full := ^uint64(0)
 	var old uint64
 	syscall.ForkLock.Lock()

@@ -20,6 +20,9 @@ type Options struct {
 	// DirectCalls lets guest code call the stub instead of the host, see
 	// Platform.DirectEntry.
 	DirectCalls bool
+	// FaultCPUID lets CPUID fault in guests: EventSignal with SIGSEGV and
+	// TrapNo 13. ENODEV on hosts that cannot do it.
+	FaultCPUID bool
 }
 
 // Platform implements platform.Platform.
@@ -107,7 +110,7 @@ func New(opts Options) (*Platform, error) {
 	}
 	st := newStub(p, area)
 	if p.watch, err = startWatcher(func() int {
-		return cloneFirst(p.ctl.fd, area, p.base)
+		return cloneFirst(p.ctl.fd, area, p.base, opts.FaultCPUID)
 	}); err != nil {
 		p.ctl.close()
 		return nil, err

@@ -1,0 +1,4 @@
+package cpufeature
+
+// cpuid executes the instruction.
+func cpuid(leaf, sub uint32) (a, b, c, d uint32)
