@@ -13,6 +13,7 @@ import (
 	"runsc/sentry/fs/overlay"
 	"runsc/sentry/fs/tmpfs"
 	"runsc/sentry/mem"
+	"runsc/sentry/syscalls"
 	"runsc/sentry/vfs"
 )
 
@@ -186,6 +187,8 @@ func (b *builder) newFS(i int, m *specs.Mount, opts mountOpts) (vfs.Filesystem, 
 			return nil, errInvalid("mounts[%d]: tmpfs options %q: %v", i, data, err)
 		}
 		return fs, nil
+	case "mqueue":
+		return syscalls.Queues(b.c.kernel.IPC(), b.c.kernel).View(), nil
 	case "cgroup":
 		typ = "cgroup2" // the guest sees the unified hierarchy, whatever the host has
 	}

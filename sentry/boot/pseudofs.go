@@ -12,6 +12,7 @@ import (
 	"runsc/sentry/kernel"
 	"runsc/sentry/mem"
 	"runsc/sentry/pipe"
+	"runsc/sentry/syscalls"
 	"runsc/sentry/vfs"
 )
 
@@ -77,6 +78,16 @@ func (s *Sentry) registerTypes() {
 	pipe.Register()
 	s.proc.Register()
 	vfs.RegisterFSType(overlay.FSType())
+	vfs.RegisterFSType(vfs.FSType{
+		Name: "mqueue", NoDev: true,
+		New: func(c vfs.Caller, _, _ string, _ vfs.MountFlags) (vfs.Filesystem, error) {
+			t, ok := c.(*kernel.Task)
+			if !ok {
+				return nil, unix.ENODEV
+			}
+			return syscalls.Queues(t.IPC(), t.Container()).View(), nil
+		},
+	})
 	vfs.RegisterFSType(tmpfs.FSType(s.memory, func(c vfs.Caller) *mem.Account {
 		if t, ok := c.(*kernel.Task); ok {
 			return t.Container().Account()

@@ -322,6 +322,8 @@ type UTS struct {
 // IPC is an IPC namespace.
 type IPC struct {
 	ID ID `cbor:"1,keyasint"`
+	// Mqueue is the root of the file system of message queues, if there is one.
+	Mqueue Path `cbor:"2,keyasint,omitempty"`
 }
 
 // PIDFD is the file of pidfd_open(2).

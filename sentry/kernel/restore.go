@@ -292,10 +292,15 @@ func (r *restored) ipcNS(id image.ID) (*IPCNamespace, error) {
 		return nil, nil
 	}
 	return image.Once(r.e.Restorer, id, func() (*IPCNamespace, error) {
-		if id == r.rec.IPC {
-			return r.c.ipc, nil
+		var rec image.IPC
+		if err := r.e.Get(image.KindIPC, id, &rec); err != nil {
+			return nil, err
 		}
-		return r.k.NewIPCNamespace(), nil
+		i := r.c.ipc
+		if id != r.rec.IPC {
+			i = r.k.NewIPCNamespace()
+		}
+		return i, i.restore(r.e.RestoreEnv, &rec)
 	})
 }
 

@@ -272,7 +272,7 @@ func (s *containerSaver) ipcID(i *IPCNamespace) image.ID {
 	if i == nil {
 		return 0
 	}
-	return s.id(i, func(id image.ID) error { return s.e.Put(image.KindIPC, &image.IPC{ID: id}) })
+	return s.id(i, func(id image.ID) error { return i.save(s.e.SaveEnv, id) })
 }
 
 // vforks tells the children of vfork whom they hold up. A parent whose child

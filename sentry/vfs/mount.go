@@ -75,8 +75,23 @@ func newMount(sb *Superblock, root *Dentry, flags MountFlags) *Mount {
 // NewMount returns a mount of fs, which it takes over, that is not in any
 // tree.
 func NewMount(fs Filesystem, flags MountFlags) *Mount {
+	if m := sharedMount(fs); m != nil {
+		fs.Release()
+		return m.Again(flags)
+	}
 	sb := newSuperblock(fs)
 	return newMount(sb, sb.root, flags)
+}
+
+// Shared is implemented by file systems of which all mounts show one
+// superblock: that of SharedMount, if it is not nil.
+type Shared interface{ SharedMount() *Mount }
+
+func sharedMount(fs Filesystem) *Mount {
+	if s, ok := fs.(Shared); ok {
+		return s.SharedMount()
+	}
+	return nil
 }
 
 // IncRef takes a reference.

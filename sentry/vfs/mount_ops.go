@@ -8,7 +8,9 @@ import (
 // (mount(2)). flags are MS_* flags of the mount; MS_RDONLY and the like.
 func MountAt(c Caller, at At, fs Filesystem, flags MountFlags) error {
 	m := NewMount(fs, flags)
-	m.sb.setFlags(uint32(flags), ^uint32(0))
+	if sharedMount(fs) == nil {
+		m.sb.setFlags(uint32(flags), ^uint32(0))
+	}
 	return AttachAt(c, at, m)
 }
 

@@ -54,7 +54,9 @@ func (m *Mount) Again(flags MountFlags) *Mount {
 // over, with flags of the file system as a whole: what fsconfig(2) makes.
 func NewSuper(fs Filesystem, superFlags uint32) *Mount {
 	m := NewMount(fs, 0)
-	m.sb.setFlags(superFlags, ^uint32(0))
+	if sharedMount(fs) == nil {
+		m.sb.setFlags(superFlags, ^uint32(0))
+	}
 	return m
 }
 

@@ -5,7 +5,10 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include <fcntl.h>
+#include <mqueue.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -63,11 +66,66 @@ static void mounts(void)
 	OK(umount("/tmp/g"));
 }
 
+static volatile sig_atomic_t told;
+
+static void tell(int sig) { told++; }
+
+static void *receiver(void *q)
+{
+	static char buf[16];
+	return mq_receive(*(mqd_t *)q, buf, sizeof buf, NULL) == 4 ? buf : NULL;
+}
+
+/* Queues with messages, without a name, with somebody who waits or is to be notified. */
+static void queues(void)
+{
+	struct mq_attr at = { .mq_maxmsg = 4, .mq_msgsize = 16 };
+	char buf[16];
+	unsigned prio;
+	pthread_t th;
+	void *got;
+	mqd_t a = GETS(mq_open("/a", O_RDWR | O_CREAT, 0640, &at));
+	OK(mq_send(a, "one", 3, 1));
+	OK(mq_send(a, "two", 3, 2));
+	mqd_t closed = GETS(mq_open("/closed", O_RDWR | O_CREAT, 0600, &at));
+	OK(mq_send(closed, "kept", 4, 5));
+	mq_close(closed);
+	mqd_t gone = GETS(mq_open("/gone", O_RDWR | O_CREAT | O_NONBLOCK, 0600, &at));
+	OK(mq_send(gone, "x", 1, 0));
+	OK(mq_unlink("/gone"));
+	mqd_t empty = GETS(mq_open("/empty", O_RDWR | O_CREAT, 0600, &at));
+	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+	signal(SIGUSR1, tell);
+	OK(mq_notify(empty, &ev));
+	mqd_t waited = GETS(mq_open("/waited", O_RDWR | O_CREAT, 0600, &at));
+	pthread_create(&th, NULL, receiver, &waited);
+	usleep(50000);
+	hold();
+	OK(mq_send(waited, "wake", 4, 0));
+	pthread_join(th, &got);
+	TRUE(got && !memcmp(got, "wake", 4));
+	IS(mq_receive(a, buf, sizeof buf, &prio), 3);
+	TRUE(prio == 2 && !memcmp(buf, "two", 3));
+	closed = GETS(mq_open("/closed", O_RDONLY));
+	IS(mq_receive(closed, buf, sizeof buf, &prio), 4);
+	TRUE(prio == 5 && !memcmp(buf, "kept", 4));
+	IS(mq_receive(gone, buf, sizeof buf, &prio), 1);
+	FAILS(mq_receive(gone, buf, sizeof buf, &prio), EAGAIN);
+	OK(mq_send(empty, "x", 1, 0));
+	IS(told, 1);
+	OK(access("/dev/mqueue/a", F_OK));
+	FAILS(access("/dev/mqueue/gone", F_OK), ENOENT);
+	OK(mq_unlink("/a"));
+	OK(mq_unlink("/closed"));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "mounts"))
 		mounts();
+	else if (argc == 2 && !strcmp(argv[1], "queues"))
+		queues();
 	else
-		return fputs("usage: vfsstate mounts\n", stderr), 2;
+		return fputs("usage: vfsstate MODE\n", stderr), 2;
 	return finish();
 }

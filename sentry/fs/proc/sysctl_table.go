@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/abi/linux"
+	"runsc/sentry/fs/mqueue"
 	"runsc/sentry/kernel"
 	"runsc/sentry/vfs"
 )
@@ -35,11 +37,11 @@ var sysctlTable = []sysctl{
 	{path: "fs/lease-break-time", perm: 0o644, value: "45", numbers: 1, max: maxInt},
 	{path: "fs/leases-enable", perm: 0o644, value: "1", numbers: 1, max: 1},
 	{path: "fs/mount-max", perm: 0o644, value: "100000", numbers: 1, min: 1, max: maxInt},
-	{path: "fs/mqueue/msg_default", perm: 0o644, value: "10", numbers: 1, min: 1, max: 65536},
-	{path: "fs/mqueue/msg_max", perm: 0o644, value: "10", numbers: 1, min: 1, max: 65536},
-	{path: "fs/mqueue/msgsize_default", perm: 0o644, value: "8192", numbers: 1, min: 128, max: 16777216},
-	{path: "fs/mqueue/msgsize_max", perm: 0o644, value: "8192", numbers: 1, min: 128, max: 16777216},
-	{path: "fs/mqueue/queues_max", perm: 0o644, value: "256", numbers: 1, max: maxInt},
+	mqueueLimit("msg_default", func(l *mqueue.Limits) *atomic.Int64 { return &l.MsgDefault }, sysctl{numbers: 1, min: 1, max: 65536}),
+	mqueueLimit("msg_max", func(l *mqueue.Limits) *atomic.Int64 { return &l.MsgMax }, sysctl{numbers: 1, min: 1, max: 65536}),
+	mqueueLimit("msgsize_default", func(l *mqueue.Limits) *atomic.Int64 { return &l.MsgSizeDefault }, sysctl{numbers: 1, min: 128, max: 16777216}),
+	mqueueLimit("msgsize_max", func(l *mqueue.Limits) *atomic.Int64 { return &l.MsgSizeMax }, sysctl{numbers: 1, min: 128, max: 16777216}),
+	mqueueLimit("queues_max", func(l *mqueue.Limits) *atomic.Int64 { return &l.QueuesMax }, sysctl{numbers: 1, max: maxInt}),
 	{path: "fs/nr_open", perm: 0o644, value: "1048576", numbers: 1, min: 64, max: maxInt},
 	{path: "fs/overflowgid", perm: 0o644, value: "65534", numbers: 1, max: 65535},
 	{path: "fs/overflowuid", perm: 0o644, value: "65534", numbers: 1, max: 65535},
