@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds what the private containerd of the tests needs, from Go modules pinned under test/tools:
-# containerd, ctr, the runc shim, crictl and a stand-in for criu into $RIG_DIR/bin, guest programs into $RIG_DIR/guest,
+# containerd, ctr, the runc shim, crictl, a stand-in for criu and a client of containerd into $RIG_DIR/bin, guest programs into $RIG_DIR/guest,
 # images (no registry is asked) into $RIG_DIR/images. What is there already is kept.
 #
 #   build.sh [bin] [images] [busybox]     the first two without an argument; busybox is that image alone,
@@ -25,6 +25,8 @@ bin() {
 	done
 	gobuild "$RIG_DIR/bin/crictl" crictl sigs.k8s.io/cri-tools/cmd/crictl
 	gobuild "$RIG_DIR/bin/criu" criu .
+	[ "$RIG_DIR/bin/checkpointer" -nt "$tools/containerd/checkpointer/main.go" ] || rm -f "$RIG_DIR/bin/checkpointer"
+	gobuild "$RIG_DIR/bin/checkpointer" containerd ./checkpointer
 }
 
 # guests compiles each C program of test/guest, a file or a directory of them, into a static binary of the same name.
