@@ -16,6 +16,10 @@ type Regs struct {
 // The platform's stub lives above it.
 const GuestTop = 0x7ffc_0000_0000
 
+// TaskSize is Linux's limit of user addresses (TASK_SIZE_MAX with four levels
+// of page tables), which munmap(2) checks lengths against.
+const TaskSize = 0x7fff_ffff_f000
+
 // UserEflags are the flag bits that user mode may set (arithmetic flags, TF,
 // DF, AC, ID...): CF PF AF ZF SF TF DF OF RF AC ID.
 const UserEflags = 0x0025_0dd5

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/sentry/arch"
 	"runsc/sentry/mem"
 	"runsc/sentry/platform"
 )
@@ -664,4 +665,27 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	e.done()
+}
+
+// TestMUnmapAll unmaps up to Linux's limit, beyond what a guest can map: that is
+// no error.
+func TestMUnmapAll(t *testing.T) {
+	e := newEnv(t)
+	for _, tc := range []struct {
+		addr, n uint64
+		want    error
+	}{
+		{arch.GuestTop, 4096, nil},
+		{arch.TaskSize, 4096, unix.EINVAL},
+		{arch.TaskSize - 4096, 4096, nil},
+		{0, arch.TaskSize + 1, unix.EINVAL},
+		{0, 0, unix.EINVAL},
+		{0, ^uint64(0), unix.EINVAL},
+		{1, 4096, unix.EINVAL},
+		{0, arch.TaskSize, nil},
+	} {
+		if err := e.mm.MUnmap(tc.addr, tc.n); err != tc.want {
+			t.Errorf("munmap(%#x, %#x): %v, want %v", tc.addr, tc.n, err, tc.want)
+		}
+	}
 }

@@ -451,3 +451,32 @@ func TestXattr(t *testing.T) {
 		g.fails(unix.ENODATA, unix.SYS_REMOVEXATTR, "a", "trusted.one")
 	})
 }
+
+// TestOpenFull opens with all descriptors taken: EMFILE comes before any effect.
+func TestOpenFull(t *testing.T) {
+	runBoth(t, func(g *guest) {
+		fd := g.open("kept", creat|rdwr, 0o666)
+		g.write(fd, "data")
+		last := g.must(unix.SYS_DUP, fd)
+		var old, now unix.Rlimit
+		g.must(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 0, abi.Bytes(&old))
+		now = old
+		now.Cur = uint64(last) + 1
+		g.must(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, abi.Bytes(&now), 0)
+		g.fails(unix.EMFILE, unix.SYS_OPEN, "new", creat|rdwr, 0o666)
+		g.fails(unix.EMFILE, unix.SYS_OPEN, "kept", unix.O_TRUNC|wronly)
+		g.fails(unix.EMFILE, unix.SYS_OPEN, "none", rdonly)
+		g.fails(unix.ENOENT, unix.SYS_OPEN, "", rdonly)
+		g.fails(unix.EINVAL, unix.SYS_OPEN, ".", creat|unix.O_DIRECTORY)
+		g.must(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, abi.Bytes(&old), 0)
+		g.fails(unix.ENOENT, unix.SYS_OPEN, "new", rdonly)
+		if st := g.stat("kept"); st.Size != 4 {
+			g.Errorf("an open that failed left %d bytes of 4", st.Size)
+		}
+		// A failed open gives its descriptor back.
+		g.fails(unix.ENOENT, unix.SYS_OPEN, "none", rdonly)
+		if n := g.open("kept", rdonly, 0); uint64(n) != uint64(last)+1 {
+			g.Errorf("descriptor %d, want %d", n, last+1)
+		}
+	})
+}

@@ -59,11 +59,17 @@ func openAt(t *kernel.Task, dirfd int32, name uint64, flags, mode uint32) (uintp
 
 // openTarget opens p and installs the description.
 func openTarget(t *kernel.Task, p *target, flags, mode uint32) (uintptr, error) {
-	f, err := vfs.OpenAt(t, p.At, flags, mode)
+	fd, err := t.Files().Reserve(t)
 	if err != nil {
 		return 0, err
 	}
-	return install(t, f, flags&unix.O_CLOEXEC != 0)
+	f, err := vfs.OpenAt(t, p.At, flags, mode)
+	if err != nil {
+		t.Files().Unreserve(fd)
+		return 0, err
+	}
+	t.Files().Fill(fd, f, flags&unix.O_CLOEXEC != 0)
+	return uintptr(fd), nil
 }
 
 // install gives f the lowest free descriptor and takes over the reference.

@@ -147,6 +147,16 @@ func accept(t *kernel.Task, a Args, flags int32) (uintptr, error) {
 		return 0, err
 	}
 	defer f.DecRef()
+	fd, err := t.Files().Reserve(t)
+	if err != nil {
+		return 0, err
+	}
+	filled := false
+	defer func() {
+		if !filled {
+			t.Files().Unreserve(fd)
+		}
+	}()
 	var conn sock.Socket
 	var peer []byte
 	_, timeout := s.Options().Timeouts()
@@ -164,7 +174,9 @@ func accept(t *kernel.Task, a Args, flags int32) (uintptr, error) {
 			return 0, err
 		}
 	}
-	return install(t, g, flags&unix.SOCK_CLOEXEC != 0)
+	filled = true
+	t.Files().Fill(fd, g, flags&unix.SOCK_CLOEXEC != 0)
+	return uintptr(fd), nil
 }
 
 // retry calls try until it returns something else than EAGAIN, waiting on q in

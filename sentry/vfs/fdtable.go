@@ -24,7 +24,7 @@ type FDTable struct {
 
 	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	used    []uint64 `save:"rebuilt"` // bit per descriptor
+	used    []uint64 `save:"rebuilt"` // bit per descriptor, also for one that is only reserved
 	cloexec []uint64 `save:"rec"`
 	next    int32    `save:"rebuilt"` // no free descriptor below it
 	posix   bool     `save:"rebuilt"` // may own POSIX locks
@@ -122,12 +122,49 @@ func fdLimit(c Caller) int32 { return int32(min(c.Rlimit(unix.RLIMIT_NOFILE), ma
 // reference to f on success. EINVAL if minFD is beyond RLIMIT_NOFILE, EMFILE
 // if all descriptors are taken.
 func (t *FDTable) Install(c Caller, f *File, minFD int32, cloexec bool) (int32, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fd, err := t.allocLocked(c, minFD)
+	if err == nil {
+		t.setLocked(fd, f, cloexec)
+	}
+	return fd, err
+}
+
+// Reserve takes the lowest free descriptor for a file that is yet to be opened
+// (get_unused_fd_flags): a call with an effect must fail with EMFILE before
+// it. Fill or Unreserve follows. Until then it is EBADF to use and EBUSY for Dup3.
+func (t *FDTable) Reserve(c Caller) (int32, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fd, err := t.allocLocked(c, 0)
+	if err == nil {
+		t.setLocked(fd, nil, false)
+	}
+	return fd, err
+}
+
+// Fill puts f at a reserved descriptor and takes over the reference.
+func (t *FDTable) Fill(fd int32, f *File, cloexec bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.setLocked(fd, f, cloexec)
+}
+
+// Unreserve gives a reserved descriptor back.
+func (t *FDTable) Unreserve(fd int32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	setBit(t.used, fd, false)
+	t.next = min(t.next, fd)
+}
+
+// allocLocked finds the lowest free descriptor from minFD on: EINVAL, EMFILE.
+func (t *FDTable) allocLocked(c Caller, minFD int32) (int32, error) {
 	limit := fdLimit(c)
 	if minFD < 0 || minFD >= limit && minFD > 0 {
 		return -1, unix.EINVAL
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	fd := t.freeLocked(max(minFD, t.next))
 	if fd >= limit {
 		return -1, unix.EMFILE
@@ -135,7 +172,6 @@ func (t *FDTable) Install(c Caller, f *File, minFD int32, cloexec bool) (int32, 
 	if minFD <= t.next {
 		t.next = fd + 1
 	}
-	t.setLocked(fd, f, cloexec)
 	return fd, nil
 }
 
@@ -164,12 +200,16 @@ func (t *FDTable) setLocked(fd int32, f *File, cloexec bool) *File {
 }
 
 // Dup3 puts f at newFD, closing what was there. It takes over the reference
-// to f on success. EBADF if newFD is out of range.
+// to f on success. EBADF if newFD is out of range, EBUSY if it is reserved.
 func (t *FDTable) Dup3(c Caller, f *File, newFD int32, cloexec bool) error {
 	if newFD < 0 || newFD >= fdLimit(c) {
 		return unix.EBADF
 	}
 	t.mu.Lock()
+	if slots := *t.slots.Load(); int(newFD) < len(slots) && slots[newFD].Load() == nil && t.bit(t.used, newFD) {
+		t.mu.Unlock()
+		return unix.EBUSY
+	}
 	old := t.setLocked(newFD, f, cloexec)
 	t.mu.Unlock()
 	if old != nil {
@@ -309,8 +349,8 @@ func (t *FDTable) Each(fn func(fd int32, f *File, cloexec bool)) {
 		var f *File
 		var cloexec bool
 		for ; int(fd) < len(t.used)*64; fd++ {
-			if t.bit(t.used, fd) {
-				f, cloexec = (*t.slots.Load())[fd].Load(), t.bit(t.cloexec, fd)
+			if f = (*t.slots.Load())[fd].Load(); f != nil {
+				cloexec = t.bit(t.cloexec, fd)
 				f.IncRef()
 				break
 			}
