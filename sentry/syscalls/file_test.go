@@ -480,3 +480,28 @@ func TestOpenFull(t *testing.T) {
 		}
 	})
 }
+
+// TestDevicePositions reads and writes devices at offsets, which mean nothing to them.
+func TestDevicePositions(t *testing.T) {
+	runBoth(t, func(g *guest) {
+		buf := []byte("xxxx")
+		for minor, name := range map[uint32]string{3: "null", 5: "zero", 7: "full", 9: "urandom"} {
+			g.must(unix.SYS_MKNOD, name, unix.S_IFCHR|0o666, unix.Mkdev(1, minor))
+			fd := g.open(name, rdwr, 0)
+			want := uintptr(4)
+			if name == "null" {
+				want = 0
+			}
+			if n := g.must(unix.SYS_PREAD64, fd, buf, 4, 1<<40); n != want {
+				g.Errorf("pread of %s: %d", name, n)
+			}
+			if name == "full" {
+				g.fails(unix.ENOSPC, unix.SYS_PWRITE64, fd, buf, 4, 1<<40)
+			} else if n := g.must(unix.SYS_PWRITE64, fd, buf, 4, 1<<40); n != 4 {
+				g.Errorf("pwrite to %s: %d", name, n)
+			}
+			g.fails(unix.EINVAL, unix.SYS_PREAD64, fd, buf, 4, -1)
+			g.must(unix.SYS_LSEEK, fd, 77, unix.SEEK_SET)
+		}
+	})
+}

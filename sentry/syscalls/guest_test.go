@@ -15,6 +15,7 @@ import (
 	"runsc/pkg/abi"
 	"runsc/sentry/arch"
 	"runsc/sentry/cred"
+	"runsc/sentry/fs/dev"
 	"runsc/sentry/fs/tmpfs"
 	"runsc/sentry/kernel"
 	"runsc/sentry/mem"
@@ -294,6 +295,7 @@ func newSandbox(t testing.TB) *sandbox {
 	acct := mem.NewAccount(nil, 0)
 	if registered.CompareAndSwap(false, true) {
 		pipe.Register()
+		dev.Register()
 	}
 	vfs.RegisterFSType(tmpfs.FSType(mf, nil))
 	s := &sandbox{t: t, bodies: make(chan func(*guest)), creds: cred.Root(), done: make(chan string, 16), statuses: make(map[string]int)}

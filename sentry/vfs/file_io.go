@@ -164,6 +164,9 @@ func (f *File) ReadAt(c Caller, dst *mem.UserBuf, off int64) (int, error) {
 		switch {
 		case f.IsPath():
 			return 0, unix.EBADF
+		case f.reader != nil && f.seekable():
+			// A device like /dev/zero, for which the offset means nothing.
+			return f.Read(c, dst)
 		case f.reader != nil || f.mode&fileHasOffset == 0:
 			return 0, unix.ESPIPE
 		case f.mode&fileRead == 0:
@@ -189,6 +192,8 @@ func (f *File) WriteAt(c Caller, src *mem.UserBuf, off int64) (int, error) {
 		switch {
 		case f.IsPath():
 			return 0, unix.EBADF
+		case f.writer != nil && f.seekable():
+			return f.Write(c, src)
 		case f.writer != nil || f.mode&fileHasOffset == 0:
 			return 0, unix.ESPIPE
 		case f.mode&fileWrite == 0:
@@ -204,6 +209,12 @@ func (f *File) WriteAt(c Caller, src *mem.UserBuf, off int64) (int, error) {
 	}
 	n, _, err := f.writeAt(c, src, off)
 	return n, err
+}
+
+// seekable tells whether a stream takes positions all the same.
+func (f *File) seekable() bool {
+	_, ok := f.ops.(Seeker)
+	return ok && f.mode&fileHasOffset != 0
 }
 
 // Offset is the file offset, for /proc/PID/fdinfo. It does not wait for a read
