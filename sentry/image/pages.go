@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"sort"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 )
 
 // PageSize is the unit of pages.img.
@@ -40,7 +42,7 @@ const idxMagic = "RUNSCIDX"
 // PageWriter writes pages.img and pages.idx.
 type PageWriter struct {
 	img, idx *os.File
-	out      *bufio.Writer
+	out      [][]byte      // chunks of the Write under way, not copied: a buffer would be the most of a small image's cost
 	enc      *zstd.Encoder // nil: no compression
 	chunks   []Chunk
 	off      uint64
@@ -49,7 +51,7 @@ type PageWriter struct {
 
 // NewPageWriter starts both files, which the caller closes.
 func NewPageWriter(img, idx *os.File, compress bool) (*PageWriter, error) {
-	w := &PageWriter{img: img, idx: idx, out: bufio.NewWriterSize(img, 1<<20)}
+	w := &PageWriter{img: img, idx: idx, out: make([][]byte, 0, ChunkPages)}
 	if compress {
 		var err error
 		if w.enc, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)); err != nil {
@@ -79,15 +81,42 @@ func (w *PageWriter) Write(first uint64, data []byte) error {
 		for j < n && j-i < ChunkPages && !isZero(data[j*PageSize:(j+1)*PageSize]) {
 			j++
 		}
-		if err := w.chunk(first+uint64(i), data[i*PageSize:j*PageSize]); err != nil {
+		w.chunk(first+uint64(i), data[i*PageSize:j*PageSize])
+		i = j
+	}
+	return w.flush()
+}
+
+// flush writes out.
+func (w *PageWriter) flush() error {
+	left := w.out
+	defer func() {
+		clear(w.out)
+		w.out = w.out[:0]
+	}()
+	for len(left) > 0 {
+		n, err := unix.Writev(int(w.img.Fd()), left[:min(len(left), maxVectors)])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
 			return err
 		}
-		i = j
+		for len(left) > 0 && n >= len(left[0]) {
+			n -= len(left[0])
+			left = left[1:]
+		}
+		if n > 0 {
+			left[0] = left[0][n:]
+		}
 	}
 	return nil
 }
 
-func (w *PageWriter) chunk(first uint64, data []byte) error {
+// maxVectors is UIO_MAXIOV.
+const maxVectors = 1024
+
+func (w *PageWriter) chunk(first uint64, data []byte) {
 	c := Chunk{First: first, Off: w.off, Pages: uint32(len(data) / PageSize)}
 	if w.enc != nil {
 		if z := w.enc.EncodeAll(data, nil); len(z) < len(data) {
@@ -95,21 +124,15 @@ func (w *PageWriter) chunk(first uint64, data []byte) error {
 		}
 	}
 	c.Stored, c.Sum = uint32(len(data)), crc32.Checksum(data, castagnoli)
-	if _, err := w.out.Write(data); err != nil {
-		return err
-	}
+	w.out = append(w.out, data)
 	w.off += uint64(len(data))
 	w.pages += uint64(c.Pages)
 	w.chunks = append(w.chunks, c)
-	return nil
 }
 
-// Close writes the index and flushes; it returns the number of pages stored
+// Close writes the index; it returns the number of pages stored
 // and the bytes of both files.
 func (w *PageWriter) Close() (pages, imgBytes, idxBytes uint64, err error) {
-	if err := w.out.Flush(); err != nil {
-		return 0, 0, 0, err
-	}
 	b := make([]byte, 0, 16+len(w.chunks)*chunkSize+16)
 	b = append(b, idxMagic...)
 	b = binary.LittleEndian.AppendUint32(b, Format)
@@ -134,7 +157,10 @@ func (w *PageWriter) Close() (pages, imgBytes, idxBytes uint64, err error) {
 type Pages struct {
 	img    *os.File
 	chunks []Chunk // sorted by First, not overlapping
-	dec    *zstd.Decoder
+
+	decOnce sync.Once
+	dec     *zstd.Decoder // made when a chunk is compressed
+	decErr  error
 }
 
 // maxIndex bounds pages.idx: 64 Mi chunks are 16 TiB of memory.
@@ -211,10 +237,14 @@ func OpenPages(img, idx *os.File) (*Pages, error) {
 			return nil, errors.New("pages.idx is damaged: entries overlap")
 		}
 	}
-	if p.dec, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(ChunkPages*PageSize)); err != nil {
-		return nil, err
-	}
 	return p, nil
+}
+
+func (p *Pages) decoder() (*zstd.Decoder, error) {
+	p.decOnce.Do(func() {
+		p.dec, p.decErr = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(ChunkPages*PageSize))
+	})
+	return p.dec, p.decErr
 }
 
 // Chunks returns the entries in the order of their pages; do not change them.
@@ -245,7 +275,11 @@ func (p *Pages) Read(i int, buf []byte) ([]byte, error) {
 	if int(c.Stored) == want {
 		return stored, nil
 	}
-	out, err := p.dec.DecodeAll(stored, buf[:0])
+	dec, err := p.decoder()
+	if err != nil {
+		return nil, err
+	}
+	out, err := dec.DecodeAll(stored, buf[:0])
 	if err != nil || len(out) != want {
 		return nil, fmt.Errorf("pages.img is damaged at offset %d: it does not unpack", c.Off)
 	}
@@ -254,6 +288,8 @@ func (p *Pages) Read(i int, buf []byte) ([]byte, error) {
 
 // Close closes the file.
 func (p *Pages) Close() error {
-	p.dec.Close()
+	if p.dec != nil {
+		p.dec.Close()
+	}
 	return p.img.Close()
 }

@@ -51,8 +51,13 @@ type frozenWindow struct {
 
 // NewSnapshot returns a snapshot that is to be written to w. All that takes long
 // is done here: between the guests' stop and Begin every microsecond counts.
-func (f *File) NewSnapshot(w *image.PageWriter) *Snapshot {
-	s := &Snapshot{f: f, w: w, buf: make([]byte, pieceSize)}
+func (f *File) NewSnapshot(w *image.PageWriter) (*Snapshot, error) {
+	// Not from the heap: so much garbage at once means a collection.
+	buf, err := unix.Mmap(-1, 0, pieceSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{f: f, w: w, buf: buf}
 	f.mu.Lock()
 	windows := len(f.windowsLocked())
 	f.mu.Unlock()
@@ -60,7 +65,7 @@ func (f *File) NewSnapshot(w *image.PageWriter) *Snapshot {
 	for i := range s.store {
 		s.store[i].s = s // touches the memory
 	}
-	return s
+	return s, nil
 }
 
 // Begin freezes the frames of set as they are. It returns when no write by the
@@ -99,8 +104,15 @@ func (s *Snapshot) Begin(set *FrameSet) error {
 
 // BeginSnapshot is NewSnapshot and Begin.
 func (f *File) BeginSnapshot(set *FrameSet, w *image.PageWriter) (*Snapshot, error) {
-	s := f.NewSnapshot(w)
-	return s, s.Begin(set)
+	s, err := f.NewSnapshot(w)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Begin(set); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // Write writes what is not written yet. On an error the snapshot is given up;
@@ -186,16 +198,22 @@ func (s *Snapshot) fail(err error) {
 // Fail gives the snapshot up, for instance because the client has gone.
 func (s *Snapshot) Fail(err error) { s.fail(err) }
 
-// Close ends the snapshot, written or not.
+// Close ends the snapshot, begun or not, written or not.
 func (s *Snapshot) Close() {
 	f := s.f
 	s.fail(unix.ECANCELED)
+	s.mu.Lock()
+	if s.buf != nil { // nobody uses it after a failure
+		_ = unix.Munmap(s.buf)
+		s.buf = nil
+	}
+	s.mu.Unlock()
 	f.gate.Lock()
 	f.snapshot.CompareAndSwap(s, nil)
 	f.gate.Unlock()
 	s.heldMu.Lock()
 	for _, fw := range s.windows {
-		fw.w.frozen.Store(nil)
+		fw.w.frozen.CompareAndSwap(fw, nil)
 	}
 	held := s.held
 	s.held = nil

@@ -44,7 +44,11 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	snap := o.Memory.NewSnapshot(pw)
+	snap, err := o.Memory.NewSnapshot(pw)
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin a snapshot of memory: %w", err)
+	}
+	defer snap.Close()
 	started := time.Now()
 	resume, err := stop(ctx, o)
 	if err != nil {
@@ -58,7 +62,6 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	if err := snap.Begin(set); err != nil {
 		return nil, fmt.Errorf("cannot begin a snapshot of memory: %w", err)
 	}
-	defer snap.Close()
 	swapAll(o.Containers)
 	if o.LeavePaused {
 		for _, c := range o.Containers {
