@@ -46,7 +46,7 @@ func sysMmap(t *kernel.Task, a Args) (uintptr, error) {
 	var f *vfs.File
 	if flags&unix.MAP_ANONYMOUS == 0 {
 		var err error
-		if f, err = t.Files().Get(a.Int(4)); err != nil {
+		if f, err = getFile(t, a.Int(4)); err != nil {
 			return 0, err
 		}
 		defer f.DecRef()

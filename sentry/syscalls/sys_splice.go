@@ -88,6 +88,12 @@ func sysCopyFileRange(t *kernel.Task, a Args) (uintptr, error) {
 	if in.pos+int64(n) < in.pos || out.pos+int64(n) < out.pos {
 		return 0, unix.EOVERFLOW
 	}
+	// No more than there is now, also if the file grows by its own bytes.
+	st, err := in.file.Stat(t, unix.STATX_SIZE)
+	if err != nil {
+		return 0, err
+	}
+	n = int(min(int64(n), max(int64(st.Size)-in.pos, 0)))
 	if in.file.Inode() == out.file.Inode() && in.pos < out.pos+int64(n) && out.pos < in.pos+int64(n) {
 		return 0, unix.EINVAL
 	}

@@ -180,7 +180,7 @@ func truncate(c Caller, d *Dentry, st *Stat, size int64) error {
 	}
 	n := uint64(size)
 	set := SetStat{Size: &n}
-	if m, strip := WriteStripsMode(c, st.Mode); strip {
+	if m, strip := WriteStripsMode(c, st.Mode, st.GID); strip {
 		m &^= unix.S_IFMT
 		set.Mode = &m
 	}
@@ -241,6 +241,10 @@ func (p Path) Chown(c Caller, uid, gid uint32) error {
 			mode &^= unix.S_ISGID
 		}
 		if mode != st.Mode&0o7777 {
+			// A change of the mode, which is the owner's (setattr_prepare).
+			if !ownerOr(cr, &st, unix.CAP_FOWNER) {
+				return unix.EPERM
+			}
 			set.Mode = &mode
 		}
 	}
@@ -460,7 +464,13 @@ func (p Path) xattrCheck(c Caller, name string, write bool) (Xattrer, error) {
 			return nil, err
 		}
 	default:
+		if err := permitDentry(c, p.Dentry, mask); err != nil {
+			return nil, err
+		}
 		return nil, unix.EOPNOTSUPP
+	}
+	if i := strings.IndexByte(name, '.'); i == len(name)-1 && name != "system." {
+		return nil, unix.EINVAL // xattr_resolve_name: a prefix alone
 	}
 	x, ok := p.Dentry.inode.(Xattrer)
 	if !ok {

@@ -32,10 +32,16 @@ func withParent(c Caller, at *At, dots error, fn func(w *walker) error) error {
 // dirMu held and returns the new inode. The order of errors is that of Linux's
 // filename_create: EEXIST, EROFS, then permission.
 func makeAt(c Caller, at At, isDir bool, mask uint32, fn func(w *walker, dir *Dentry) (Inode, error)) error {
+	return makeChecked(c, at, isDir, mask, nil, fn)
+}
+
+// makeChecked is makeAt with a check, if it is not nil, that comes before that of the
+// caller's permission in the directory.
+func makeChecked(c Caller, at At, isDir bool, mask uint32, check func(w *walker) error, fn func(w *walker, dir *Dentry) (Inode, error)) error {
 	return withParent(c, &at, unix.EEXIST, func(w *walker) error {
 		dir := w.cur.Dentry
 		dir.dirMu.Lock()
-		err := w.makeLocked(dir, isDir, fn)
+		err := w.makeLocked(dir, isDir, check, fn)
 		dir.dirMu.Unlock()
 		if err == nil {
 			notifyEntry(dir, mask, 0, w.last, isDir)
@@ -44,7 +50,7 @@ func makeAt(c Caller, at At, isDir bool, mask uint32, fn func(w *walker, dir *De
 	})
 }
 
-func (w *walker) makeLocked(dir *Dentry, isDir bool, fn func(w *walker, dir *Dentry) (Inode, error)) error {
+func (w *walker) makeLocked(dir *Dentry, isDir bool, check func(w *walker) error, fn func(w *walker, dir *Dentry) (Inode, error)) error {
 	ch, err := dir.lookupLocked(w.c, w.last)
 	if err != nil {
 		return err
@@ -55,6 +61,11 @@ func (w *walker) makeLocked(dir *Dentry, isDir bool, fn func(w *walker, dir *Den
 	}
 	if w.slash && !isDir {
 		return unix.ENOENT
+	}
+	if check != nil {
+		if err := check(w); err != nil {
+			return err
+		}
 	}
 	if err := w.mayCreate(dir); err != nil {
 		return err
@@ -92,11 +103,6 @@ func MknodAt(c Caller, at At, mode uint32, dev uint64) error {
 		mode |= unix.S_IFREG
 	case unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
 	case unix.S_IFCHR, unix.S_IFBLK:
-		// A 0/0 character device is an overlay whiteout: anybody's (vfs_mknod).
-		whiteout := mode&unix.S_IFMT == unix.S_IFCHR && dev == 0
-		if !whiteout && !c.Cred().Has(unix.CAP_MKNOD) {
-			return unix.EPERM
-		}
 	case unix.S_IFDIR:
 		return unix.EPERM
 	default:
@@ -107,7 +113,12 @@ func MknodAt(c Caller, at At, mode uint32, dev uint64) error {
 		if err != nil {
 			return nil, err
 		}
-		if mode&unix.S_IFMT == unix.S_IFREG {
+		// A 0/0 character device is an overlay whiteout: anybody's (vfs_mknod).
+		kind := mode & unix.S_IFMT
+		if (kind == unix.S_IFBLK || kind == unix.S_IFCHR && dev != 0) && !c.Cred().Has(unix.CAP_MKNOD) {
+			return nil, unix.EPERM
+		}
+		if kind == unix.S_IFREG {
 			return dir.dir.Create(c, w.last, a)
 		}
 		return dir.dir.Mknod(c, w.last, a, dev)
@@ -152,14 +163,23 @@ func LinkAt(c Caller, old, at At) error {
 		return err
 	}
 	defer src.DecRef()
-	err = makeAt(c, at, false, unix.IN_CREATE, func(w *walker, dir *Dentry) (Inode, error) {
+	check := func(w *walker) error {
 		if src.Mount != w.cur.Mount {
-			return nil, unix.EXDEV
+			return unix.EXDEV
 		}
-		if err := w.mayLink(src.Dentry); err != nil {
-			return nil, err
-		}
+		return w.mayLinkFrom(src.Dentry)
+	}
+	err = makeChecked(c, at, false, unix.IN_CREATE, check, func(w *walker, dir *Dentry) (Inode, error) {
 		inode := src.Dentry.inode
+		st, err := inode.Stat(c, unix.STATX_NLINK)
+		switch { // vfs_link
+		case err != nil:
+			return nil, err
+		case src.Dentry.IsDir():
+			return nil, unix.EPERM
+		case st.Nlink == 0 && src.Dentry.state.Load()&dentryLinkable == 0:
+			return nil, unix.ENOENT
+		}
 		if err := dir.dir.Link(c, w.last, inode); err != nil {
 			return nil, err
 		}
@@ -172,10 +192,9 @@ func LinkAt(c Caller, old, at At) error {
 	return err
 }
 
-// mayLink is the protected_hardlinks check of proc(5), and vfs_link's of the
-// kind and the link count.
-func (w *walker) mayLink(d *Dentry) error {
-	st, err := d.inode.Stat(w.c, unix.STATX_NLINK)
+// mayLinkFrom is the protected_hardlinks check of proc(5) (may_linkat).
+func (w *walker) mayLinkFrom(d *Dentry) error {
+	st, err := d.inode.Stat(w.c, 0)
 	if err != nil {
 		return err
 	}
@@ -185,12 +204,6 @@ func (w *walker) mayLink(d *Dentry) error {
 		if special || w.permit(d, MayRead|MayWrite) != nil {
 			return unix.EPERM
 		}
-	}
-	if d.IsDir() {
-		return unix.EPERM
-	}
-	if st.Nlink == 0 && d.state.Load()&dentryLinkable == 0 {
-		return unix.ENOENT
 	}
 	return nil
 }

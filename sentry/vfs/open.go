@@ -141,7 +141,7 @@ func (w *walker) finishOpen(st *Stat, flags uint32) (*File, error) {
 		// written need not copy what goes at once.
 		zero := uint64(0)
 		set := SetStat{Size: &zero}
-		if m, strip := WriteStripsMode(w.c, st.Mode); strip {
+		if m, strip := WriteStripsMode(w.c, st.Mode, st.GID); strip {
 			m &^= unix.S_IFMT
 			set.Mode = &m
 		}
@@ -189,6 +189,9 @@ func (w *walker) openCreate(flags, mode, umask uint32) (*File, error) {
 			return nil, err
 		}
 		if w.last == "" || w.last == "." || w.last == ".." || w.slash {
+			if w.cur.Dentry.dir == nil {
+				return nil, unix.ENOTDIR
+			}
 			return nil, w.createNonName(excl)
 		}
 		if err := w.mayLookup(); err != nil {

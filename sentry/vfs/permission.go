@@ -111,15 +111,16 @@ func (w *walker) createAttr(dir *Dentry, mode, umask uint32) (CreateAttr, error)
 }
 
 // WriteStripsMode tells which mode a regular file has after a write by c, and
-// whether it differs: set-user-ID, and set-group-ID of an executable, go unless
-// the writer has CAP_FSETID (Linux's file_remove_privs). File systems that
+// whether it differs: set-user-ID, and set-group-ID of a file that the group may execute or that
+// belongs to another group than the writer's, go unless the writer has CAP_FSETID (Linux's
+// file_remove_privs, setattr_should_drop_suidgid). File systems that
 // keep their own modes call it in WriteAt and when the size changes.
-func WriteStripsMode(c Caller, mode uint32) (uint32, bool) {
+func WriteStripsMode(c Caller, mode, gid uint32) (uint32, bool) {
 	if mode&(unix.S_ISUID|unix.S_ISGID) == 0 || mode&unix.S_IFMT != unix.S_IFREG {
 		return mode, false
 	}
 	n := mode &^ unix.S_ISUID
-	if mode&unix.S_IXGRP != 0 {
+	if mode&unix.S_IXGRP != 0 || !c.Cred().InGroup(gid) {
 		n &^= unix.S_ISGID
 	}
 	if n == mode || c.Cred().Has(unix.CAP_FSETID) {

@@ -10,9 +10,6 @@ func RenameAt(c Caller, old, at At, flags uint32) error {
 	if flags&^known != 0 || flags&unix.RENAME_EXCHANGE != 0 && flags&^unix.RENAME_EXCHANGE != 0 {
 		return unix.EINVAL
 	}
-	if flags&unix.RENAME_WHITEOUT != 0 && !c.Cred().Has(unix.CAP_MKNOD) {
-		return unix.EPERM
-	}
 	dots := error(unix.EBUSY)
 	return withParent(c, &old, dots, func(from *walker) error {
 		if flags&unix.RENAME_NOREPLACE != 0 {

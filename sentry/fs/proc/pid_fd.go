@@ -9,6 +9,7 @@ import (
 
 	"runsc/sentry/fs/anon"
 	"runsc/sentry/fs/pseudo"
+	"runsc/sentry/kernel"
 	"runsc/sentry/vfs"
 )
 
@@ -49,6 +50,13 @@ func (d fdDir) Info(vfs.Caller) (pseudo.Info, error) {
 		d.withFiles(func(ft *vfs.FDTable) { i.Size = uint64(ft.Count()) })
 	}
 	return i, err
+}
+
+// Permits implements pseudo.Permitter: a process may always see its own
+// descriptors, whatever ids it has by now (proc_fd_permission).
+func (d fdDir) Permits(c vfs.Caller, _ uint32) bool {
+	t, ok := c.(*kernel.Task)
+	return ok && t.ThreadGroup() == d.tg
 }
 
 // Open implements pseudo.Opener: it only checks.

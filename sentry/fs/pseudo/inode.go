@@ -26,6 +26,11 @@ type dirInode struct {
 	dir Dir
 }
 
+type permitDirInode struct {
+	dirInode
+	perm Permitter
+}
+
 type linkInode struct {
 	*inode
 	link Link
@@ -46,6 +51,9 @@ func (fs *FS) inode(c vfs.Caller, n Node, ino, parentIno uint64) vfs.Inode {
 	fs.live.Add(1)
 	switch n := n.(type) {
 	case Dir:
+		if p, ok := n.(Permitter); ok {
+			return &permitDirInode{dirInode{i, n}, p}
+		}
 		return &dirInode{i, n}
 	case Magic:
 		return &magicInode{linkInode{i, n}, n}
@@ -61,6 +69,8 @@ func NodeOf(i vfs.Inode) Node {
 	case *inode:
 		return i.node
 	case *dirInode:
+		return i.node
+	case *permitDirInode:
 		return i.node
 	case *linkInode:
 		return i.node
@@ -125,6 +135,15 @@ func (d *dirInode) Lookup(c vfs.Caller, name string) (vfs.Inode, error) {
 		return nil, err
 	}
 	return d.fs.inode(c, n, childIno(d.ino, name), d.ino), nil
+}
+
+// Permission implements vfs.Permitter.
+func (d *permitDirInode) Permission(c vfs.Caller, mask uint32) error {
+	st, err := d.Stat(c, 0)
+	if err == nil && !d.perm.Permits(c, mask) {
+		err = vfs.CheckMode(c.Cred(), &st, mask)
+	}
+	return err
 }
 
 // Open implements vfs.Inode.

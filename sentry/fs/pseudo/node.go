@@ -67,6 +67,12 @@ type Opener interface {
 	Open(c vfs.Caller, flags uint32) (vfs.FileOps, error)
 }
 
+// Permitter is a directory that some callers may use whatever its mode says.
+type Permitter interface {
+	Node
+	Permits(c vfs.Caller, mask uint32) bool
+}
+
 // Setter is a node whose mode, owner or times can be changed; on others that
 // is EPERM.
 type Setter interface {

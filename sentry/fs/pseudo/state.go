@@ -62,6 +62,9 @@ func init() {
 // is looked up each time that it is used.
 func (fs *FS) Late(dir vfs.Inode, name string, isDir bool) vfs.Inode {
 	d, ok := dir.(*dirInode)
+	if p, permits := dir.(*permitDirInode); permits {
+		d, ok = &p.dirInode, true
+	}
 	if !ok || d.fs != fs {
 		return nil
 	}

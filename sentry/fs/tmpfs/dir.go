@@ -324,7 +324,11 @@ func (d *dir) Rename(c vfs.Caller, name string, child vfs.Inode, newDir vfs.Dir,
 			d.fs.unchargeKernel(inodeCost)
 			return err
 		}
-		whiteout = d.fs.newSpecial(c, vfs.CreateAttr{Mode: unix.S_IFCHR, UID: cr.FSUID, GID: cr.FSGID}, 0)
+		a := vfs.CreateAttr{Mode: unix.S_IFCHR, UID: cr.FSUID, GID: cr.FSGID}
+		if ds := d.stat(); ds.Mode&unix.S_ISGID != 0 {
+			a.GID = ds.GID // inode_init_owner
+		}
+		whiteout = d.fs.newSpecial(c, a, 0)
 	}
 	d.fs.treeMu.Lock()
 	moved, lost, err := d.renameLocked(name, child, to, newName, replaced, flags)

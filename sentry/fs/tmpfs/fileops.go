@@ -118,7 +118,7 @@ func (f *file) wrote(c vfs.Caller) {
 	now := vfs.TimespecOf(c.RealTime())
 	f.mu.Lock()
 	f.mtime, f.ctime = now, now
-	if m, strip := vfs.WriteStripsMode(c, f.mode); strip {
+	if m, strip := vfs.WriteStripsMode(c, f.mode, f.gid); strip {
 		f.mode = m
 	}
 	f.dropCapsLocked()
@@ -151,9 +151,9 @@ func (o *fileOps) Seek(_ vfs.Caller, _ *vfs.File, off int64, whence int) (int64,
 
 // Fallocate implements vfs.Allocator.
 func (o *fileOps) Fallocate(c vfs.Caller, mode uint32, off, n int64) error {
-	const keep, punch, zero = unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE, unix.FALLOC_FL_ZERO_RANGE
+	const keep, punch = unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_PUNCH_HOLE
 	switch mode {
-	case 0, keep, punch | keep, zero, zero | keep:
+	case 0, keep, punch | keep:
 	default:
 		return unix.EOPNOTSUPP
 	}
@@ -168,11 +168,11 @@ func (o *fileOps) Fallocate(c vfs.Caller, mode uint32, off, n int64) error {
 	f.pagesMu.RLock()
 	grows := mode&keep == 0 && end > f.size
 	f.pagesMu.RUnlock()
-	if seals&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 && mode&(punch|zero) != 0 ||
+	if seals&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0 && mode&punch != 0 ||
 		seals&unix.F_SEAL_GROW != 0 && grows {
 		return unix.EPERM
 	}
-	if mode&(punch|zero) != 0 {
+	if mode&punch != 0 {
 		if err := f.punch(off, end); err != nil {
 			return err
 		}
