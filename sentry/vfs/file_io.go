@@ -310,7 +310,7 @@ func (f *File) Fsync(c Caller, dataOnly bool) error {
 	if s, ok := f.ops.(Syncer); ok {
 		return s.Fsync(c, dataOnly)
 	}
-	if f.mode&fileHasOffset != 0 {
+	if f.mode&fileHasOffset != 0 && f.reader == nil {
 		return nil
 	}
 	return unix.EINVAL
