@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/fsproto"
+	"runsc/pkg/hostfs"
 )
 
 // TestMain turns the test binary into a gofer process when asked to.
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 		case "gofer":
 			os.Exit(Isolate(os.Args[2:]))
 		case Isolated:
-			os.Exit(Main())
+			os.Exit(Main(os.Args[2:]))
 		}
 	}
 	os.Exit(m.Run())
@@ -35,7 +36,7 @@ func start(t *testing.T) (fsproto.GoferClient, *exec.Cmd) {
 }
 
 // startBoth returns the Sentry's client too.
-func startBoth(t *testing.T) (fsproto.GoferClient, *fsproto.SentryClient, *exec.Cmd) {
+func startBoth(t *testing.T) (fsproto.GoferClient, *fsproto.Files, *exec.Cmd) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -61,7 +62,7 @@ func startBoth(t *testing.T) (fsproto.GoferClient, *fsproto.SentryClient, *exec.
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc, err := fsproto.NewSentryClient(scl)
+	sc, err := fsproto.NewFiles(scl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func startBoth(t *testing.T) (fsproto.GoferClient, *fsproto.SentryClient, *exec.
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}
-		if err := sc.Mknod(0, "x", unix.S_IFCHR, 0); err != unix.EIO {
+		if err := mknod(sc, 0, "x", unix.S_IFCHR, 0); err != unix.EIO {
 			t.Errorf("call to a gofer that is gone: %v", err)
 		}
 	})
@@ -183,12 +184,18 @@ func TestRemoveContainer(t *testing.T) {
 	}
 }
 
+// mknod has the gofer make a node as in direct mode.
+func mknod(sc *fsproto.Files, dir int, name string, mode uint32, rdev uint64) error {
+	var stx unix.Statx_t
+	return sc.MakeIn(hostfs.Data(dir), name, &hostfs.NewAttr{Mode: mode, Rdev: rdev}, &stx)
+}
+
 func TestMknod(t *testing.T) {
 	c, sc, _ := startBoth(t)
 	dir := t.TempDir()
 	root := addMount(t, c, dir, false)
 	fd := int(root.Fd())
-	if err := sc.Mknod(fd, "null", unix.S_IFCHR|0o666, unix.Mkdev(1, 3)); err != nil {
+	if err := mknod(sc, fd, "null", unix.S_IFCHR|0o666, unix.Mkdev(1, 3)); err != nil {
 		t.Fatal(err)
 	}
 	var st unix.Stat_t
@@ -200,11 +207,11 @@ func TestMknod(t *testing.T) {
 		t.Errorf("open of a device in the tree: %v", err)
 	}
 	for name, want := range map[string]error{"null": unix.EEXIST, "../x": unix.EINVAL, "..": unix.EINVAL, "": unix.EINVAL, "a\x00b": unix.EINVAL} {
-		if err := sc.Mknod(fd, name, unix.S_IFCHR, 0); err != want {
+		if err := mknod(sc, fd, name, unix.S_IFCHR, 0); err != want {
 			t.Errorf("mknod %q: %v, want %v", name, err, want)
 		}
 	}
-	if err := sc.Mknod(fd, "f", unix.S_IFREG, 0); err != unix.EINVAL {
+	if err := mknod(sc, fd, "f", unix.S_IFREG, 0); err != unix.EINVAL {
 		t.Errorf("mknod of a file: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package gofer
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -21,25 +22,41 @@ const Isolated = "gofer-isolated"
 func Isolate(args []string) int {
 	err := checkNamespace()
 	if err == nil {
-		err = isolate.Exec(isolate.HostFiles, append([]string{os.Args[0], Isolated}, args...))
+		selfFD := strconv.Itoa(isolate.ProcSelfFD())
+		err = isolate.Exec(isolate.HostFiles, append([]string{os.Args[0], Isolated, selfFD}, args...))
 	}
 	fmt.Fprintln(os.Stderr, "gofer:", err)
 	_ = fsproto.NewConn(os.NewFile(fsproto.GoferShimFD, "shim")).Send(&fsproto.Response{Error: err.Error()}, nil)
 	return 1
 }
 
-// Main runs the isolated gofer process and returns its exit code.
-func Main() int {
+// Main runs the isolated gofer process and returns its exit code. Args are the
+// arguments after Isolated.
+func Main(args []string) int {
+	if len(args) == 0 {
+		fmt.Fprintln(os.Stderr, "gofer: started without its arguments")
+		return 1
+	}
+	selfFD, err := strconv.Atoi(args[0])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gofer:", err)
+		return 1
+	}
+	if selfFD >= 0 {
+		unix.CloseOnExec(selfFD)
+	}
 	unix.Umask(0) // modes come from the Sentry as they are to be
 	shim := fsproto.NewConn(os.NewFile(fsproto.GoferShimFD, "shim"))
 	sentry := sentryConn()
 	if err := shim.Send(&fsproto.Response{Hello: true}, nil); err != nil {
 		return 1
 	}
-	if sentry != nil {
-		go serveSentry(sentry)
-	}
 	s := newServer()
+	if sentry >= 0 {
+		fs := newFileServer(s, selfFD)
+		s.refs = fs.refs
+		go fs.serve(sentry)
+	}
 	defer s.removeAll()
 	if err := s.serve(shim); err != nil {
 		fmt.Fprintln(os.Stderr, "gofer:", err)
@@ -48,13 +65,13 @@ func Main() int {
 	return 0
 }
 
-// sentryConn returns the connection to the Sentry, or nil without one.
-func sentryConn() *fsproto.Conn {
+// sentryConn returns the socket to the Sentry, or -1 without one.
+func sentryConn() int {
 	if t, err := unix.GetsockoptInt(fsproto.GoferSentryFD, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || t != unix.SOCK_SEQPACKET {
-		return nil
+		return -1
 	}
 	unix.CloseOnExec(fsproto.GoferSentryFD)
-	return fsproto.NewConn(os.NewFile(fsproto.GoferSentryFD, "sentry"))
+	return fsproto.GoferSentryFD
 }
 
 // checkNamespace refuses to work in the mount namespace of the parent, whose

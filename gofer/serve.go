@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -15,8 +18,13 @@ import (
 // descriptors.
 const maxMounts = 4096
 
-// server holds the mount trees. One goroutine uses it.
+// server holds the mount trees.
 type server struct {
+	// refs are the files that the Sentry holds: those of a container go with it.
+	refs *refs
+
+	mu sync.Mutex
+	// mu guards:
 	containers map[string]*container
 }
 
@@ -27,6 +35,22 @@ type container struct {
 }
 
 func newServer() *server { return &server{containers: map[string]*container{}} }
+
+// root opens the root of a tree.
+func (s *server) root(id string, index int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.containers[id]
+	if c == nil || c.trees[index] == nil {
+		return -1, unix.ENOENT
+	}
+	tree := c.trees[index]
+	var st unix.Stat_t
+	if err := unix.Fstat(int(tree.Fd()), &st); err != nil {
+		return -1, err
+	}
+	return openRootFD(tree, st.Mode&unix.S_IFMT == unix.S_IFDIR)
+}
 
 // serve answers the shim's requests until the connection ends.
 func (s *server) serve(c *fsproto.Conn) error {
@@ -85,6 +109,8 @@ func (s *server) addMount(req *fsproto.Request, tree *os.File) (*fsproto.Respons
 		tree.Close()
 		return failure("open the root of the mount tree", err), nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	c := s.containers[req.Container]
 	if c == nil {
 		c = &container{trees: map[int]*os.File{}}
@@ -98,6 +124,9 @@ func (s *server) addMount(req *fsproto.Request, tree *os.File) (*fsproto.Respons
 		return failure("too many mounts", unix.EMFILE), nil
 	}
 	c.trees[req.Index] = tree
+	if s.refs != nil {
+		s.refs.allow(req.Container)
+	}
 	return &fsproto.Response{IsDir: dir}, root
 }
 
@@ -105,6 +134,14 @@ func (s *server) addMount(req *fsproto.Request, tree *os.File) (*fsproto.Respons
 // description of its own for a directory, so that only the gofer's descriptor keeps the
 // tree; the root of a file's tree can only be duplicated.
 func openRoot(tree *os.File, dir bool) (*os.File, error) {
+	fd, err := openRootFD(tree, dir)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "root"), nil
+}
+
+func openRootFD(tree *os.File, dir bool) (int, error) {
 	var fd int
 	var err error
 	if dir {
@@ -115,13 +152,15 @@ func openRoot(tree *os.File, dir bool) (*os.File, error) {
 	} else {
 		fd, err = unix.FcntlInt(tree.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "root"), nil
+	return fd, err
 }
 
 func (s *server) removeContainer(id string) {
+	if s.refs != nil {
+		s.refs.dropContainer(id)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	c := s.containers[id]
 	if c == nil {
 		return
@@ -133,7 +172,10 @@ func (s *server) removeContainer(id string) {
 }
 
 func (s *server) removeAll() {
-	for id := range s.containers {
+	s.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.containers))
+	s.mu.Unlock()
+	for _, id := range ids {
 		s.removeContainer(id)
 	}
 }
@@ -145,49 +187,4 @@ func failure(what string, err error) *fsproto.Response {
 		r.Errno = int(e)
 	}
 	return r
-}
-
-// serveSentry answers the Sentry, which in direct mode does all but a few
-// operations itself. It ends with the connection.
-func serveSentry(c *fsproto.Conn) {
-	defer c.Close()
-	for {
-		var req fsproto.Request
-		file, err := c.Recv(&req)
-		if err != nil {
-			return
-		}
-		resp := handleSentry(&req, file)
-		if file != nil {
-			file.Close()
-		}
-		if c.Send(resp, nil) != nil {
-			return
-		}
-	}
-}
-
-// handleSentry carries out one request of the Sentry, which is not trusted:
-// the descriptor is one that it holds anyway, and the name must not lead out
-// of it.
-func handleSentry(req *fsproto.Request, file *os.File) *fsproto.Response {
-	if req.Op != fsproto.OpMknod {
-		return failure(fmt.Sprintf("unknown operation %q", req.Op), unix.ENOSYS)
-	}
-	if file == nil {
-		return failure("no directory in the request", unix.EBADF)
-	}
-	name, err := req.CheckName()
-	if err != nil {
-		return failure(err.Error(), unix.EINVAL)
-	}
-	switch req.Mode & unix.S_IFMT {
-	case unix.S_IFCHR, unix.S_IFBLK:
-	default:
-		return failure("not a device", unix.EINVAL)
-	}
-	if err := unix.Mknodat(int(file.Fd()), name, req.Mode, int(req.Rdev)); err != nil {
-		return failure("mknod", err)
-	}
-	return &fsproto.Response{}
 }

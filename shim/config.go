@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
@@ -43,6 +44,20 @@ type config struct {
 	InodePolicy string `toml:"inode-policy"`
 	// InodeKeyFile holds the host's secret for the policy "hash".
 	InodeKeyFile string `toml:"inode-key-file"`
+	// FileAccessMode says who does the operations on host files: "direct", the
+	// default, the Sentry, "remote" the gofer process.
+	FileAccessMode string `toml:"file-access-mode"`
+	// FileAccess and FileAccessMounts say who else changes the files of the
+	// root file system and of bind mounts: "exclusive" or "shared".
+	FileAccess       string `toml:"file-access"`
+	FileAccessMounts string `toml:"file-access-mounts"`
+	// DentryCacheSize bounds the unused names that a sandbox keeps; 0 means
+	// the default.
+	DentryCacheSize int `toml:"dentry-cache-size"`
+	// HostUDS and HostFifo say whether unix sockets and fifos in bind mounts
+	// are the host's.
+	HostUDS  string `toml:"host-uds"`
+	HostFifo string `toml:"host-fifo"`
 	// ValidateMetadata records size and mtime of open host files in an image;
 	// a restore refuses a file that has others. An annotation overrides it.
 	ValidateMetadata bool `toml:"validate-metadata"`
@@ -84,6 +99,8 @@ const (
 
 // cpuidFaults is changed by tests.
 var cpuidFaults = cpufeature.Faulting
+// maxDentries bounds dentry-cache-size: some 400 bytes each.
+const maxDentries = 16 << 20
 
 // maxCPUs is what Linux's largest configuration allows (CONFIG_NR_CPUS).
 const maxCPUs = 8192
@@ -119,6 +136,27 @@ func parseConfig(name string, body []byte) (*config, error) {
 	case "hash", "host", "map":
 	default:
 		return nil, fmt.Errorf("%s: inode-policy is %q, \"hash\", \"host\" and \"map\" are possible", name, c.InodePolicy)
+	}
+	for _, k := range []struct {
+		name   string
+		value  *string
+		values []string // the default first
+	}{
+		{"file-access-mode", &c.FileAccessMode, []string{"direct", "remote"}},
+		{"file-access", &c.FileAccess, []string{"exclusive", "shared"}},
+		{"file-access-mounts", &c.FileAccessMounts, []string{"shared", "exclusive"}},
+		{"host-uds", &c.HostUDS, []string{"none", "open", "create", "all"}},
+		{"host-fifo", &c.HostFifo, []string{"none", "open"}},
+	} {
+		if *k.value == "" {
+			*k.value = k.values[0]
+		}
+		if !slices.Contains(k.values, *k.value) {
+			return nil, fmt.Errorf("%s: %s is %q, %q are possible", name, k.name, *k.value, k.values)
+		}
+	}
+	if c.DentryCacheSize < 0 || c.DentryCacheSize > maxDentries {
+		return nil, fmt.Errorf("%s: dentry-cache-size is %d, 0 (the default) to %d are possible", name, c.DentryCacheSize, maxDentries)
 	}
 	if c.InodeKeyFile != "" && !filepath.IsAbs(c.InodeKeyFile) {
 		return nil, fmt.Errorf("%s: inode-key-file %q is not an absolute path", name, c.InodeKeyFile)
@@ -214,7 +252,15 @@ var _ proto.Message = (*runcoptions.Options)(nil)
 
 // sentryOptions returns the keys that the Sentry reads.
 func (c *config) sentryOptions() (map[string]string, error) {
-	o := map[string]string{"inode-policy": c.InodePolicy}
+	o := map[string]string{
+		"inode-policy":       c.InodePolicy,
+		"file-access-mode":   c.FileAccessMode,
+		"file-access":        c.FileAccess,
+		"file-access-mounts": c.FileAccessMounts,
+		"dentry-cache-size":  strconv.Itoa(c.DentryCacheSize),
+		"host-uds":           c.HostUDS,
+		"host-fifo":          c.HostFifo,
+	}
 	if c.InodePolicy == "hash" {
 		file := c.InodeKeyFile
 		if file == "" {

@@ -526,9 +526,15 @@ func (c *container) addMount(req *controlapi.CreateContainerRequest, index int, 
 		root.Close()
 		return err
 	}
+	file := controlapi.NoFile
+	if c.sb.conf.FileAccessMode == "remote" {
+		root.Close() // the Sentry asks the gofer for it
+	} else {
+		file = files.addOwned(root)
+	}
 	req.Mounts = append(req.Mounts, controlapi.Mount{
 		Index:    index,
-		File:     files.addOwned(root),
+		File:     file,
 		IsDir:    st.IsDir(),
 		ReadOnly: readonly,
 	})

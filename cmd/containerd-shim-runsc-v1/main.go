@@ -23,7 +23,7 @@ func main() {
 		case "gofer":
 			os.Exit(gofer.Isolate(args[1:]))
 		case gofer.Isolated:
-			os.Exit(gofer.Main())
+			os.Exit(gofer.Main(args[1:]))
 		case "image":
 			os.Exit(imagetool.Main(args[1:]))
 		}

@@ -15,7 +15,6 @@ import (
 const (
 	OpAddMount        = "add-mount"        // from the shim, with the tree's descriptor
 	OpRemoveContainer = "remove-container" // from the shim
-	OpMknod           = "mknod"            // from the Sentry, with the directory's descriptor
 )
 
 // Request is one call to the gofer.
@@ -24,10 +23,6 @@ type Request struct {
 	Container string `json:"container,omitempty"`
 	Index     int    `json:"index,omitempty"`
 	ReadOnly  bool   `json:"readOnly,omitempty"`
-	// Name is one path component, as bytes: it need not be UTF-8.
-	Name []byte `json:"name,omitempty"`
-	Mode uint32 `json:"mode,omitempty"`
-	Rdev uint64 `json:"rdev,omitempty"`
 }
 
 // Response answers a Request.

@@ -14,7 +14,6 @@ import (
 	"runsc/pkg/controlapi"
 	"runsc/pkg/imagefmt"
 	"runsc/sentry/fs/dev"
-	"runsc/sentry/fs/gofer"
 	"runsc/sentry/kernel"
 	"runsc/sentry/state"
 	"runsc/sentry/vfs"
@@ -176,13 +175,13 @@ func (c *container) restoreProcesses(p *pendingRestore) (*state.Restore, error) 
 // destination of a saved mount.
 func (b *builder) restoredHostFS(destination string) (vfs.Filesystem, error) {
 	if destination == "/" {
-		fs, _, err := b.hostFS(controlapi.RootfsIndex, gofer.Exclusive, "none")
+		fs, _, err := b.hostFS(controlapi.RootfsIndex, "none")
 		return fs, err
 	}
 	for i := len(b.c.spec.Mounts) - 1; i >= 0; i-- {
 		m := &b.c.spec.Mounts[i]
 		if path.Clean("/"+m.Destination) == path.Clean(destination) && isBind(m) {
-			fs, _, err := b.hostFS(i, gofer.Shared, "none")
+			fs, _, err := b.hostFS(i, "none")
 			return fs, err
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"runsc/sentry/mem"
 	"runsc/sentry/platform/systrap"
 	"runsc/sentry/syscalls"
+	"runsc/sentry/vfs"
 )
 
 // Isolated is the first argument of the sandbox process once it has an empty
@@ -156,7 +157,7 @@ func cpuMask(options map[string]string) (*cpufeature.Mask, error) {
 // newGofer makes the client that the host file systems share. It takes over
 // the socket to the gofer process.
 func (s *Sentry) newGofer(sock *os.File) error {
-	remote, err := fsproto.NewSentryClient(sock)
+	remote, err := fsproto.NewFiles(sock)
 	if err != nil {
 		return err
 	}
@@ -170,6 +171,16 @@ func (s *Sentry) newGofer(sock *os.File) error {
 		return fmt.Errorf("inode-key is not %d bytes in hexadecimal", len(opts.Key))
 	}
 	copy(opts.Key[:], key)
+	if n, _ := strconv.Atoi(s.conf.Options["dentry-cache-size"]); n > 0 {
+		vfs.SetDentryLimit(n)
+	}
+	switch mode := s.conf.Options["file-access-mode"]; mode {
+	case "", "direct":
+	case "remote":
+		opts.Backend, opts.Gofer, s.remote = remote, nil, remote
+	default:
+		return fmt.Errorf("file-access-mode %q is none of direct, remote", mode)
+	}
 	s.gofer = gofer.NewClient(opts)
 	return nil
 }

@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -68,24 +69,47 @@ func (s *Sentry) mountTree(c *container, req *controlapi.CreateContainerRequest,
 }
 
 // hostFS makes the file system of the host tree given for mount index.
-func (b *builder) hostFS(index int, coherence gofer.Coherence, source string) (vfs.Filesystem, bool, error) {
+func (b *builder) hostFS(index int, source string) (vfs.Filesystem, bool, error) {
 	m, ok := b.files[index]
 	if !ok {
 		return nil, false, errInvalid("the host file of mount %d did not come with the call", index)
 	}
-	f, err := b.fds.take(m.File)
+	root, err := b.hostRoot(index, m.File)
 	if err != nil {
 		return nil, false, err
+	}
+	key, coherence := "file-access-mounts", gofer.Shared
+	if index == controlapi.RootfsIndex {
+		key, coherence = "file-access", gofer.Exclusive
+	}
+	switch b.s.conf.Options[key] {
+	case "exclusive":
+		coherence = gofer.Exclusive
+	case "shared":
+		coherence = gofer.Shared
+	}
+	fs, err := b.s.gofer.New(gofer.Options{RootFD: root, Coherence: coherence, Source: source, Destination: b.destination(index)})
+	return fs, m.IsDir, err
+}
+
+// hostRoot returns the root of a host tree as the client's backend holds it: the
+// gofer's in remote mode, else the descriptor that came with the call.
+func (b *builder) hostRoot(index, file int) (int, error) {
+	if b.s.remote != nil {
+		ref, err := b.s.remote.Attach(b.c.id, index)
+		if err != nil {
+			return 0, fmt.Errorf("the gofer does not give mount %d: %w", index, err)
+		}
+		return ref, nil
+	}
+	f, err := b.fds.take(file)
+	if err != nil {
+		return 0, err
 	}
 	if f == nil {
-		return nil, false, errInvalid("the host file of mount %d did not come with the call", index)
+		return 0, errInvalid("the host file of mount %d did not come with the call", index)
 	}
-	fd, err := detach(f)
-	if err != nil {
-		return nil, false, err
-	}
-	fs, err := b.s.gofer.New(gofer.Options{RootFD: fd, Coherence: coherence, Source: source, Destination: b.destination(index)})
-	return fs, m.IsDir, err
+	return detach(f)
 }
 
 // destination is where mount index goes in the container, cleaned.
@@ -100,7 +124,7 @@ func (b *builder) destination(index int) string {
 // they go to the host. A read-only root has the layer too: mount points that the image
 // lacks are made in it before it is closed.
 func (b *builder) rootfs() error {
-	lower, isDir, err := b.hostFS(controlapi.RootfsIndex, gofer.Exclusive, "none")
+	lower, isDir, err := b.hostFS(controlapi.RootfsIndex, "none")
 	if err != nil {
 		return err
 	}
@@ -160,7 +184,7 @@ func (b *builder) mount(i int, m *specs.Mount) error {
 	isDir := true
 	switch {
 	case opts.bind:
-		fs, isDir, err = b.hostFS(i, gofer.Shared, "none")
+		fs, isDir, err = b.hostFS(i, "none")
 	default:
 		fs, err = b.newFS(i, m, opts)
 	}

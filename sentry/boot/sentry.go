@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"runsc/pkg/controlapi"
+	"runsc/pkg/fsproto"
 	"runsc/sentry/control"
 	"runsc/sentry/fs/gofer"
 	"runsc/sentry/fs/proc"
@@ -25,6 +26,7 @@ type Sentry struct {
 	account  *mem.Account // of the whole sandbox, without a limit
 	kernel   *kernel.Kernel
 	gofer    *gofer.Client
+	remote   *fsproto.Files // in remote mode the backend of gofer, else nil
 	proc     *proc.System
 	control  *control.Server
 	selfFD   int // see isolate.ProcSelfFD

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/hostfs"
 	"runsc/sentry/vfs"
 )
 
@@ -21,6 +22,8 @@ type ClientOptions struct {
 	// ProcSelfFD is a descriptor of the Sentry's own /proc/self/fd, through
 	// which an O_PATH descriptor is reopened, or -1.
 	ProcSelfFD int
+	// Backend does the operations; nil: the Sentry itself (direct mode).
+	Backend hostfs.Backend
 	// Gofer does what the Sentry may not; nil if there is none.
 	Gofer Remote
 	// IdleFDs is how many idle host descriptors are kept; 0 means
@@ -28,19 +31,20 @@ type ClientOptions struct {
 	IdleFDs int
 }
 
-// Remote is the part of the gofer process that the Sentry calls;
-// *fsproto.SentryClient implements it. Errors are errnos.
+// Remote is the part of the gofer process that the Sentry needs in direct mode;
+// *fsproto.Files implements it. Errors are errnos.
 type Remote interface {
-	// Mknod makes a device node in the directory of an O_PATH descriptor.
-	Mknod(dirfd int, name string, mode uint32, rdev uint64) error
+	// MakeIn makes a device node in the directory of an O_PATH descriptor,
+	// given as one for data.
+	MakeIn(dir hostfs.Target, name string, a *hostfs.NewAttr, stx *unix.Statx_t) error
 }
 
 // Client is what the host file systems of a sandbox share.
 type Client struct {
-	remote     Remote
-	numbers    *Numbers
-	fds        *fdCache
-	procSelfFD int
+	backend hostfs.Backend
+	remote  Remote
+	numbers *Numbers
+	fds     *fdCache
 }
 
 // NewClient returns a client. It clears the process's umask: the guest's is
@@ -50,11 +54,14 @@ func NewClient(o ClientOptions) *Client {
 	if o.IdleFDs == 0 {
 		o.IdleFDs = DefaultIdleFDs
 	}
+	if o.Backend == nil {
+		o.Backend = hostfs.NewLocal(o.ProcSelfFD)
+	}
 	return &Client{
-		numbers:    NewNumbers(o.Policy, o.Key, vfs.NewAnonDev),
-		fds:        newFDCache(o.IdleFDs),
-		procSelfFD: o.ProcSelfFD,
-		remote:     o.Gofer,
+		backend: o.Backend,
+		numbers: NewNumbers(o.Policy, o.Key, vfs.NewAnonDev),
+		fds:     newFDCache(o.IdleFDs, o.Backend),
+		remote:  o.Gofer,
 	}
 }
 
@@ -70,8 +77,8 @@ const (
 
 // Options are the settings of one mount.
 type Options struct {
-	// RootFD is an O_PATH descriptor of the root, as the gofer sent it; New
-	// takes it over.
+	// RootFD is the root as the backend holds it: in direct mode an O_PATH
+	// descriptor, as the gofer sent it. New takes it over.
 	RootFD    int
 	Coherence Coherence
 	// Source is shown in /proc/mounts; "none" if empty.
@@ -113,14 +120,15 @@ func (cl *Client) New(o Options) (*Filesystem, error) {
 		fs.source = "none"
 	}
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(o.RootFD, &st); err != nil {
-		unix.Close(o.RootFD)
+	root := hostfs.Ref(o.RootFD)
+	if err := cl.backend.Statfs(root, &st); err != nil {
+		cl.backend.Close(o.RootFD)
 		return nil, fmt.Errorf("statfs of a donated root: %w", err)
 	}
 	fs.magic = st.Type
 	var stx unix.Statx_t
-	if err := statx(o.RootFD, "", &stx); err != nil {
-		unix.Close(o.RootFD)
+	if err := cl.backend.Stat(root, "", &stx); err != nil {
+		cl.backend.Close(o.RootFD)
 		return nil, fmt.Errorf("stat of a donated root: %w", err)
 	}
 	fs.root = fs.inode(nil, "", &stx)
@@ -161,7 +169,7 @@ func (fs *Filesystem) Root() vfs.Inode {
 // Statfs implements vfs.Filesystem.
 func (fs *Filesystem) Statfs(c vfs.Caller) (vfs.Statfs, error) {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(fs.rootH.fd, &st); err != nil {
+	if err := fs.client.backend.Statfs(fs.rootH.target(), &st); err != nil {
 		return vfs.Statfs{}, err
 	}
 	dev := fs.root.base().guest.Dev
@@ -191,12 +199,7 @@ func (fs *Filesystem) Cache() vfs.CachePolicy {
 
 // Sync implements vfs.Filesystem.
 func (fs *Filesystem) Sync(c vfs.Caller) error {
-	h, err := fs.root.base().open(forRead)
-	if err != nil {
-		return err
-	}
-	defer fs.put(h)
-	return unix.Syncfs(h.fd)
+	return fs.client.backend.Syncfs(fs.rootH.target())
 }
 
 // Release implements vfs.Filesystem: it closes all descriptors but those of

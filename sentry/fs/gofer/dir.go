@@ -3,6 +3,7 @@ package gofer
 import (
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/hostfs"
 	"runsc/sentry/vfs"
 )
 
@@ -24,7 +25,7 @@ func (d *dir) Lookup(c vfs.Caller, name string) (vfs.Inode, error) {
 	}
 	defer d.fs.put(h)
 	var stx unix.Statx_t
-	if err := statx(h.fd, name, &stx); err != nil {
+	if err := d.fs.client.backend.Stat(h.target(), name, &stx); err != nil {
 		return nil, err
 	}
 	o := d.fs.inode(d.inode, name, &stx)
@@ -46,7 +47,7 @@ func (d *dir) Revalidate(c vfs.Caller, name string, child vfs.Inode) (bool, erro
 	}
 	defer d.fs.put(h)
 	var stx unix.Statx_t
-	err = statx(h.fd, name, &stx)
+	err = d.fs.client.backend.Stat(h.target(), name, &stx)
 	switch {
 	case err == unix.ENOENT:
 		return child == nil, nil
@@ -90,107 +91,64 @@ func (d *dir) create(name string, a vfs.CreateAttr) (object, *handle, error) {
 		return nil, nil, err
 	}
 	defer d.fs.put(h)
-	fd, err := d.fs.client.fds.retry(func() (int, error) {
-		return openat(h.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, a.Mode&0o7777)
-	})
+	cl := d.fs.client
+	var stx unix.Statx_t
+	attr := newAttr(a)
+	fd, err := cl.fds.retry(func() (int, error) { return cl.backend.Create(h.fd, name, &attr, &stx) })
 	if err != nil {
 		return nil, nil, err
 	}
 	d.stale()
-	o, err := d.adopt(fd, h.fd, name, a)
-	if err != nil {
-		unix.Close(fd)
-		_ = unix.Unlinkat(h.fd, name, 0)
-		return nil, nil, err
-	}
-	return o, d.fs.client.fds.add(o.base(), forWrite, fd, false), nil
+	o := d.fs.inode(d.inode, name, &stx)
+	return o, cl.fds.add(o.base(), forWrite, fd, false), nil
 }
 
-// adopt gives a new file its owner and returns its inode. fd is the file, or
-// -1 to go by its name.
-func (d *dir) adopt(fd, dirfd int, name string, a vfs.CreateAttr) (object, error) {
-	at, rel, flags := fd, "", unix.AT_EMPTY_PATH
-	if fd < 0 {
-		at, rel, flags = dirfd, name, unix.AT_SYMLINK_NOFOLLOW
-	}
-	var stx unix.Statx_t
-	if err := statx(at, rel, &stx); err != nil {
-		return nil, err
-	}
-	if stx.Uid != a.UID || stx.Gid != a.GID {
-		if err := unix.Fchownat(at, rel, int(a.UID), int(a.GID), flags); err != nil {
-			return nil, err
-		}
-		stx.Uid, stx.Gid = a.UID, a.GID
-	}
-	// The mode is the host's work (a default ACL may have a say); only what
-	// the change of owner clears is set again.
-	if special := a.Mode & 0o7000; special&^uint32(stx.Mode) != 0 || special&0o6000 != 0 {
-		if stx.Mode&unix.S_IFMT != unix.S_IFLNK {
-			mode := uint32(stx.Mode)&0o777 | special
-			var err error
-			if fd >= 0 {
-				err = unix.Fchmod(fd, mode)
-			} else {
-				err = unix.Fchmodat(at, rel, mode, unix.AT_SYMLINK_NOFOLLOW)
-			}
-			if err != nil {
-				return nil, err
-			}
-			stx.Mode = stx.Mode&unix.S_IFMT | uint16(mode)
-		}
-	}
-	return d.fs.inode(d.inode, name, &stx), nil
+// newAttr is a for the backend.
+func newAttr(a vfs.CreateAttr) hostfs.NewAttr {
+	return hostfs.NewAttr{Mode: a.Mode, UID: a.UID, GID: a.GID}
 }
 
-// make runs a call that makes a name other than a regular file's.
-func (d *dir) make(name string, a vfs.CreateAttr, call func(dirfd int) error) (vfs.Inode, error) {
+// make makes a name other than a regular file's.
+func (d *dir) make(name string, a *hostfs.NewAttr) (vfs.Inode, error) {
 	h, err := d.open(byPath)
 	if err != nil {
 		return nil, err
 	}
 	defer d.fs.put(h)
-	if err := call(h.fd); err != nil {
+	cl := d.fs.client
+	var stx unix.Statx_t
+	err = cl.backend.Make(h.fd, name, a, &stx)
+	if kind := a.Mode & unix.S_IFMT; err == unix.EPERM && cl.remote != nil && (kind == unix.S_IFCHR || kind == unix.S_IFBLK) {
+		// The host does not allow device nodes in a user namespace
+		// (mknod(2), EPERM), so the gofer makes them.
+		err = cl.remote.MakeIn(hostfs.Data(h.fd), name, a, &stx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	d.stale()
-	o, err := d.adopt(-1, h.fd, name, a)
-	if err != nil {
-		flags := 0
-		if a.Mode&unix.S_IFMT == unix.S_IFDIR {
-			flags = unix.AT_REMOVEDIR
-		}
-		_ = unix.Unlinkat(h.fd, name, flags)
-		return nil, err
-	}
-	return o, nil
+	return d.fs.inode(d.inode, name, &stx), nil
 }
 
 // Mkdir implements vfs.Dir.
 func (d *dir) Mkdir(c vfs.Caller, name string, a vfs.CreateAttr) (vfs.Inode, error) {
-	a.Mode = a.Mode&0o7777 | unix.S_IFDIR
-	return d.make(name, a, func(dirfd int) error { return unix.Mkdirat(dirfd, name, a.Mode&0o7777) })
+	attr := newAttr(a)
+	attr.Mode = a.Mode&0o7777 | unix.S_IFDIR
+	return d.make(name, &attr)
 }
 
-// Mknod implements vfs.Dir. The host does not allow device nodes in a user
-// namespace (mknod(2), EPERM), so the gofer makes them.
+// Mknod implements vfs.Dir.
 func (d *dir) Mknod(c vfs.Caller, name string, a vfs.CreateAttr, rdev uint64) (vfs.Inode, error) {
-	return d.make(name, a, func(dirfd int) error {
-		err := unix.Mknodat(dirfd, name, a.Mode, int(rdev))
-		if err == unix.EPERM && d.fs.client.remote != nil {
-			switch a.Mode & unix.S_IFMT {
-			case unix.S_IFCHR, unix.S_IFBLK:
-				err = d.fs.client.remote.Mknod(dirfd, name, a.Mode, rdev)
-			}
-		}
-		return err
-	})
+	attr := newAttr(a)
+	attr.Rdev = rdev
+	return d.make(name, &attr)
 }
 
 // Symlink implements vfs.Dir.
 func (d *dir) Symlink(c vfs.Caller, name, target string, a vfs.CreateAttr) (vfs.Inode, error) {
-	a.Mode = 0o777 | unix.S_IFLNK
-	return d.make(name, a, func(dirfd int) error { return unix.Symlinkat(target, dirfd, name) })
+	attr := newAttr(a)
+	attr.Mode, attr.Link = 0o777|unix.S_IFLNK, target
+	return d.make(name, &attr)
 }
 
 // Link implements vfs.Dir.
@@ -212,7 +170,7 @@ func (d *dir) Link(c vfs.Caller, name string, target vfs.Inode) error {
 		}
 	}
 	defer d.fs.put(t)
-	if err := d.fs.client.linkFD(t.fd, h.fd, name); err != nil {
+	if err := d.fs.client.backend.Link(t.target(), h.fd, name); err != nil {
 		return err
 	}
 	i.mu.Lock()
@@ -244,7 +202,7 @@ func (d *dir) remove(name string, child vfs.Inode, flags int) error {
 	defer d.fs.put(h)
 	i := child.(object).base()
 	i.pin()
-	if err := unix.Unlinkat(h.fd, name, flags); err != nil {
+	if err := d.fs.client.backend.Unlink(h.fd, name, flags); err != nil {
 		if err != unix.ENOENT {
 			i.unpin()
 		}
@@ -278,7 +236,7 @@ func (d *dir) Rename(c vfs.Caller, name string, child vfs.Inode, newDir vfs.Dir,
 			victim.pin()
 		}
 	}
-	if err := unix.Renameat2(from.fd, name, dest.fd, newName, uint(flags)); err != nil {
+	if err := d.fs.client.backend.Rename(from.fd, name, dest.fd, newName, flags); err != nil {
 		if victim != nil && flags&unix.RENAME_EXCHANGE == 0 {
 			victim.unpin()
 		}
@@ -307,17 +265,14 @@ func (d *dir) Tmpfile(c vfs.Caller, a vfs.CreateAttr) (vfs.Inode, error) {
 		return nil, err
 	}
 	defer d.fs.put(h)
-	fd, err := d.fs.client.fds.retry(func() (int, error) {
-		return openat(h.fd, ".", unix.O_RDWR|unix.O_TMPFILE, a.Mode&0o7777)
-	})
+	cl := d.fs.client
+	var stx unix.Statx_t
+	attr := newAttr(a)
+	fd, err := cl.fds.retry(func() (int, error) { return cl.backend.Tmpfile(h.fd, &attr, &stx) })
 	if err != nil {
 		return nil, err
 	}
-	o, err := d.adopt(fd, -1, "", a)
-	if err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
+	o := d.fs.inode(d.inode, "", &stx)
 	i := o.base()
 	i.setPlace(nil, "")
 	i.pinTo(d.fs.client.fds.add(i, forWrite, fd, false))
@@ -331,8 +286,8 @@ func (d *dir) Open(c vfs.Caller, _ *vfs.Dentry, flags uint32) (vfs.FileOps, erro
 
 // Readlink implements vfs.Symlink.
 func (l *symlink) Readlink(c vfs.Caller) (target string, err error) {
-	err = l.at(func(fd int, name string) error {
-		target, err = readlinkat(fd, name)
+	err = l.at(func(t hostfs.Target, name string) error {
+		target, err = l.fs.client.backend.Readlink(t, name)
 		if err == unix.ENOENT || err == unix.EINVAL {
 			return unix.ESTALE
 		}

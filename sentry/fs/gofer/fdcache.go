@@ -5,23 +5,27 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"runsc/pkg/hostfs"
 )
 
 // kind of a host descriptor of an inode.
 type kind uint8
 
 const (
-	byPath   kind = iota // O_PATH
-	forRead              // O_RDONLY
-	forWrite             // O_RDWR
+	byPath    kind = iota // held by the backend: in direct mode O_PATH
+	forRead               // O_RDONLY
+	forWrite              // O_RDWR
+	readQuiet             // O_RDONLY|O_NOATIME
 	kinds
 )
 
-// handle is a host descriptor shared by all users of an inode. The descriptor
-// stays valid while the user holds a reference.
+// handle is a host file shared by all users of an inode: a descriptor for
+// data, or what the backend holds. It stays valid while the user holds a
+// reference.
 type handle struct {
 	// immutable after add:
-	fd    int
+	fd    int // for byPath the backend's number
 	kind  kind
 	owner *inode
 	// writeOnly is set for a forWrite descriptor of a file that can only be
@@ -37,6 +41,8 @@ type handle struct {
 // Those in use are bounded by what uses them (open files, running calls);
 // idle ones stay open up to a number, the longest idle is closed first.
 type fdCache struct {
+	backend hostfs.Backend
+
 	max   int // idle descriptors
 	limit int // descriptors in all
 
@@ -48,14 +54,27 @@ type fdCache struct {
 
 // newFDCache returns a cache that keeps a quarter of the process's descriptors
 // for others: whatever guests open, the Sentry must go on working.
-func newFDCache(max int) *fdCache {
-	c := &fdCache{max: max, limit: 1024}
+func newFDCache(max int, b hostfs.Backend) *fdCache {
+	c := &fdCache{max: max, limit: 1024, backend: b}
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err == nil {
 		c.limit = int(min(r.Cur, 1<<20) / 4 * 3)
 	}
+	c.max = min(c.max, c.limit/2)
 	c.idle.Init()
 	return c
+}
+
+// target is what the handle stands for in a call of the backend.
+func (h *handle) target() hostfs.Target { return hostfs.Target{FD: h.fd, Data: h.kind != byPath} }
+
+// close closes what a kind of handle has.
+func (c *fdCache) close(k kind, fd int) {
+	if k == byPath {
+		c.backend.Close(fd)
+	} else {
+		unix.Close(fd)
+	}
 }
 
 // get returns a new reference to the handle of i, or nil.
@@ -73,8 +92,8 @@ func (c *fdCache) get(i *inode, k kind) *handle {
 func (c *fdCache) getAny(i *inode) *handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, h := range i.handles {
-		if h != nil {
+	for k := kinds; k > 0; k-- { // in remote mode a descriptor for data saves an exchange
+		if h := i.handles[k-1]; h != nil {
 			c.useLocked(h)
 			return h
 		}
@@ -97,7 +116,7 @@ func (c *fdCache) add(i *inode, k kind, fd int, writeOnly bool) *handle {
 	if h := i.handles[k]; h != nil && (writeOnly || !h.writeOnly) {
 		c.useLocked(h)
 		c.mu.Unlock()
-		unix.Close(fd)
+		c.close(k, fd)
 		return h
 	}
 	h := &handle{fd: fd, kind: k, owner: i, writeOnly: writeOnly, refs: 1}
@@ -132,7 +151,7 @@ func (c *fdCache) put(h *handle, keep bool) {
 	}
 	c.mu.Unlock()
 	if victim != nil {
-		unix.Close(victim.fd)
+		c.close(victim.kind, victim.fd)
 	}
 }
 
@@ -151,37 +170,37 @@ func (c *fdCache) forgetLocked(h *handle) {
 // drop closes the idle descriptors of i, and those in use as soon as they are
 // not.
 func (c *fdCache) drop(i *inode) {
-	var fds [kinds]int
+	var found [kinds]*handle
 	n := 0
 	c.mu.Lock()
 	i.gone = true
 	for _, h := range i.handles {
 		if h != nil && h.refs == 0 {
 			c.forgetLocked(h)
-			fds[n] = h.fd
+			found[n] = h
 			n++
 		}
 	}
 	c.mu.Unlock()
-	for _, fd := range fds[:n] {
-		unix.Close(fd)
+	for _, h := range found[:n] {
+		c.close(h.kind, h.fd)
 	}
 }
 
 // shrink closes all idle descriptors and tells whether there were any.
 func (c *fdCache) shrink() bool {
-	var fds []int
+	var found []*handle
 	c.mu.Lock()
 	for e := c.idle.Back(); e != nil; e = c.idle.Back() {
 		h := e.Value.(*handle)
 		c.forgetLocked(h)
-		fds = append(fds, h.fd)
+		found = append(found, h)
 	}
 	c.mu.Unlock()
-	for _, fd := range fds {
-		unix.Close(fd)
+	for _, h := range found {
+		c.close(h.kind, h.fd)
 	}
-	return len(fds) > 0
+	return len(found) > 0
 }
 
 func (c *fdCache) full() bool {

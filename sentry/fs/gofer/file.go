@@ -21,8 +21,11 @@ type regular struct{ *inode }
 // Open implements vfs.Inode.
 func (r *regular) Open(c vfs.Caller, _ *vfs.Dentry, flags uint32) (vfs.FileOps, error) {
 	k := forRead
-	if flags&unix.O_ACCMODE != unix.O_RDONLY {
+	switch {
+	case flags&unix.O_ACCMODE != unix.O_RDONLY:
 		k = forWrite
+	case flags&unix.O_NOATIME != 0:
+		k = readQuiet
 	}
 	h, err := r.open(k)
 	if err != nil {
@@ -114,7 +117,7 @@ func (f *regularFile) WriteAt(c vfs.Caller, file *vfs.File, src *mem.UserBuf, of
 	}
 	if off < 0 {
 		var stx unix.Statx_t
-		if serr := statx(f.h.fd, "", &stx); serr != nil {
+		if serr := f.i.fs.client.backend.Stat(f.h.target(), "", &stx); serr != nil {
 			return done, 0, serr
 		}
 		off = int64(stx.Size)

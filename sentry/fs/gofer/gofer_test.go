@@ -19,14 +19,27 @@ import (
 type tree struct {
 	*testing.T
 	path string
-	cl   *Client
-	fs   *Filesystem
-	root *dir
+	// remote is the name of the container that the gofer process knows it by.
+	remote string
+	cl     *Client
+	fs     *Filesystem
+	root   *dir
 }
 
 func newTree(t *testing.T, co Coherence, idle int) *tree {
 	t.Helper()
-	x := &tree{T: t, path: t.TempDir()}
+	return newTreeAt(t, t.TempDir(), co, idle, false)
+}
+
+// newTreeAt is newTree for a directory, with the gofer process between if remote
+// is set.
+func newTreeAt(t *testing.T, path string, co Coherence, idle int, remote bool) *tree {
+	t.Helper()
+	x := &tree{T: t, path: path}
+	if remote {
+		x.attach(co, idle)
+		return x
+	}
 	self, err := unix.Open("/proc/self/fd", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -40,27 +53,42 @@ func newTree(t *testing.T, co Coherence, idle int) *tree {
 	if x.fs, err = x.cl.New(Options{RootFD: fd, Coherence: co}); err != nil {
 		t.Fatal(err)
 	}
-	x.root = x.fs.Root().(*dir)
-	t.Cleanup(func() {
-		x.root.DecRef()
-		x.fs.Release()
-		if x.cl.fds.open != 0 || len(x.fs.inodes) != 0 {
-			t.Errorf("left behind: %d descriptors, %d inodes", x.cl.fds.open, len(x.fs.inodes))
-		}
-	})
+	x.begin()
 	return x
 }
 
-// both runs a test with both coherences, and with so few idle descriptors
-// that each is opened again and again.
+// begin takes the root, until the test's end.
+func (x *tree) begin() {
+	x.root = x.fs.Root().(*dir)
+	x.Cleanup(func() {
+		x.root.DecRef()
+		x.fs.Release()
+		if x.cl.fds.open != 0 || len(x.fs.inodes) != 0 {
+			x.Errorf("left behind: %d descriptors, %d inodes", x.cl.fds.open, len(x.fs.inodes))
+		}
+	})
+}
+
+// both runs a test in both placements, with both coherences, and with so few
+// idle descriptors that each is opened again and again.
 func both(t *testing.T, run func(*tree)) {
+	placed(t, func(t *testing.T, remote bool) {
+		for _, idle := range []int{0, 1} {
+			for co, name := range map[Coherence]string{Exclusive: "exclusive", Shared: "shared"} {
+				t.Run(fmt.Sprintf("%s/idle=%d", name, idle), func(t *testing.T) { run(newTreeAt(t, t.TempDir(), co, idle, remote)) })
+			}
+		}
+	})
+}
+
+// placed runs a test in both placements.
+func placed(t *testing.T, run func(t *testing.T, remote bool)) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	for _, idle := range []int{0, 1} {
-		for co, name := range map[Coherence]string{Exclusive: "exclusive", Shared: "shared"} {
-			t.Run(fmt.Sprintf("%s/idle=%d", name, idle), func(t *testing.T) { run(newTree(t, co, idle)) })
-		}
+	t.Run("direct", func(t *testing.T) { run(t, false) })
+	if os.Getenv(inUserns) == "" {
+		t.Run("remote", func(t *testing.T) { run(t, true) })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/hostfs"
 	"runsc/pkg/waitq"
 	"runsc/sentry/mem"
 	"runsc/sentry/vfs"
@@ -230,13 +231,13 @@ func (i *inode) unlinked() {
 	i.stale()
 }
 
-// at calls fn with a descriptor and a name that lead to the file: the file's
-// own descriptor and "", or that of its directory and its name.
-func (i *inode) at(fn func(fd int, name string) error) error {
+// at calls fn with a target and a name that lead to the file: the file itself
+// and "", or its directory and its name.
+func (i *inode) at(fn func(t hostfs.Target, name string) error) error {
 	fds := i.fs.client.fds
 	if h := fds.getAny(i); h != nil {
 		defer i.fs.put(h)
-		return fn(h.fd, "")
+		return fn(h.target(), "")
 	}
 	parent, name := i.place()
 	if parent == nil {
@@ -248,5 +249,5 @@ func (i *inode) at(fn func(fd int, name string) error) error {
 		return err
 	}
 	defer i.fs.put(h)
-	return fn(h.fd, name)
+	return fn(h.target(), name)
 }

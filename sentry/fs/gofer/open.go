@@ -1,7 +1,11 @@
 package gofer
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
+
+	"runsc/pkg/hostfs"
 )
 
 // open returns a new reference to the handle of a kind, opening it if there is
@@ -17,12 +21,13 @@ func (i *inode) open(k kind) (*handle, error) {
 	return i.openData(k)
 }
 
-// openPath opens the O_PATH handle. It goes up to the nearest directory that
-// is open and down again, without recursion: a guest can nest directories
-// deeply.
+// openPath opens the handle byPath. It goes up to the nearest directory that
+// is open and walks down again, without recursion: a guest can nest
+// directories deeply.
 func (i *inode) openPath() (*handle, error) {
 	fs, fds := i.fs, i.fs.client.fds
 	var chain []*inode // from i upwards, each but i with a reference
+	var names []string
 	defer func() {
 		for _, p := range chain[min(1, len(chain)):] {
 			p.DecRef()
@@ -31,30 +36,97 @@ func (i *inode) openPath() (*handle, error) {
 	var h *handle
 	for at := i; ; {
 		chain = append(chain, at)
-		parent, _ := at.place()
+		parent, name := at.place()
 		if parent == nil {
 			return nil, unix.ESTALE
 		}
+		names = append(names, name)
 		if h = fds.get(parent, byPath); h != nil {
 			parent.DecRef()
 			break
 		}
 		at = parent
 	}
-	for n := len(chain) - 1; n >= 0; n-- {
-		at := chain[n]
-		next, err := at.openIn(h, byPath)
+	down := slices.Clone(chain)
+	slices.Reverse(down)
+	slices.Reverse(names)
+	batch := 1
+	if !fs.client.backend.Direct() {
+		batch = maxBatch
+	}
+	for len(names) > 0 {
+		n := min(batch, len(names))
+		next, err := fs.walk(h, down[:n], names[:n])
+		if err == unix.ENFILE && batch > 1 {
+			batch = 1
+			continue
+		}
 		fs.put(h)
 		if err != nil {
 			return nil, err
 		}
-		h = next
+		h, down, names = next, down[n:], names[n:]
 	}
 	return h, nil
 }
 
-// openIn opens the file by its name in the directory of dirH, and checks that
-// it is the file.
+// maxBatch bounds what one walk opens at once.
+const maxBatch = 64
+
+// walk opens files, whose names lead from one to the next, and returns the
+// handle of the last.
+func (fs *Filesystem) walk(from *handle, files []*inode, names []string) (*handle, error) {
+	cl := fs.client
+	if slices.Contains(names, "") {
+		return nil, unix.ESTALE
+	}
+	var steps []hostfs.Step
+	_, err := cl.fds.retry(func() (int, error) {
+		var err error
+		if steps, err = cl.backend.Walk(from.fd, names, !fs.exclusive); err != nil {
+			cl.closeSteps(steps)
+		}
+		return -1, err
+	})
+	if err != nil {
+		return nil, gone(err)
+	}
+	for k := range steps {
+		if fs.exclusive {
+			continue
+		}
+		if err := files[k].verify(&steps[k].Stat); err != nil {
+			cl.closeSteps(steps)
+			return nil, err
+		}
+	}
+	var h *handle
+	for k := range steps {
+		if h != nil {
+			fs.put(h)
+		}
+		h = cl.fds.add(files[k], byPath, steps[k].Ref, false)
+	}
+	return h, nil
+}
+
+func (cl *Client) closeSteps(steps []hostfs.Step) {
+	for _, s := range steps {
+		cl.backend.Close(s.Ref)
+	}
+}
+
+// gone makes ESTALE of the errors of a file that is not in its place any more.
+func gone(err error) error {
+	switch err {
+	case unix.ENOENT, unix.ELOOP, unix.ENXIO, unix.ENOTDIR:
+		return unix.ESTALE
+	}
+	return err
+}
+
+// openIn opens the file for data by its name in the directory of dirH, and
+// checks that it is the file.
 func (i *inode) openIn(dirH *handle, k kind) (*handle, error) {
 	i.mu.Lock()
 	name := i.name
@@ -62,41 +134,32 @@ func (i *inode) openIn(dirH *handle, k kind) (*handle, error) {
 	if name == "" {
 		return nil, unix.ESTALE
 	}
-	fds := i.fs.client.fds
-	flags, writeOnly := k.flags(), false
-	open := func() (int, error) { return openat(dirH.fd, name, flags, 0) }
-	fd, err := fds.retry(open)
-	if err == unix.EACCES && k == forWrite {
-		// A file of the host's proc or sys that has no read method.
-		flags, writeOnly = unix.O_WRONLY, true
-		fd, err = fds.retry(open)
-	}
-	switch err {
-	case nil:
-	case unix.ENOENT, unix.ELOOP, unix.ENXIO, unix.ENOTDIR:
-		return nil, unix.ESTALE
-	default:
-		return nil, err
-	}
+	cl := i.fs.client
+	var stx *unix.Statx_t
 	if !i.fs.exclusive {
-		if err := i.verify(fd); err != nil {
+		stx = &unix.Statx_t{}
+	}
+	fd, writeOnly, err := k.openWith(func(flags int) (int, error) {
+		return cl.fds.retry(func() (int, error) { return cl.backend.OpenAt(dirH.fd, name, flags, stx) })
+	})
+	if err != nil {
+		return nil, gone(err)
+	}
+	if stx != nil {
+		if err := i.verify(stx); err != nil {
 			unix.Close(fd)
 			return nil, err
 		}
 	}
-	return fds.add(i, k, fd, writeOnly), nil
+	return cl.fds.add(i, k, fd, writeOnly), nil
 }
 
-// verify checks that fd is this file.
-func (i *inode) verify(fd int) error {
-	var stx unix.Statx_t
-	if err := statx(fd, "", &stx); err != nil {
-		return err
-	}
-	if i.fs.keyOf(&stx) != i.key || uint32(stx.Mode)&unix.S_IFMT != i.typ {
+// verify checks that stx is of this file.
+func (i *inode) verify(stx *unix.Statx_t) error {
+	if i.fs.keyOf(stx) != i.key || uint32(stx.Mode)&unix.S_IFMT != i.typ {
 		return unix.ESTALE
 	}
-	i.update(&stx)
+	i.update(stx)
 	return nil
 }
 
@@ -131,28 +194,23 @@ func (i *inode) openData(k kind) (*handle, error) {
 	return i.openIn(h, k)
 }
 
-// openFrom reopens the file of an O_PATH handle.
+// openFrom opens what another handle of the file stands for.
 func (i *inode) openFrom(p *handle, k kind) (*handle, error) {
+	cl := i.fs.client
+	dir := 0
 	if i.typ == unix.S_IFDIR {
-		fd, err := i.fs.client.fds.retry(func() (int, error) { return openat(p.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0) })
-		if err != nil {
-			return nil, err
-		}
-		return i.fs.client.fds.add(i, k, fd, false), nil
+		dir = unix.O_DIRECTORY
 	}
-	writeOnly := false
-	fd, err := i.fs.client.reopen(p.fd, k.flags())
-	if err == unix.EACCES && k == forWrite {
-		writeOnly = true
-		fd, err = i.fs.client.reopen(p.fd, unix.O_WRONLY)
-	}
+	fd, writeOnly, err := k.openWith(func(flags int) (int, error) {
+		return cl.fds.retry(func() (int, error) { return cl.backend.Open(p.target(), flags|dir) })
+	})
 	if err != nil {
 		return nil, err
 	}
-	return i.fs.client.fds.add(i, k, fd, writeOnly), nil
+	return cl.fds.add(i, k, fd, writeOnly), nil
 }
 
-// openUnnamed opens a file without a name from a data handle that it has.
+// openUnnamed opens a file without a name from a handle that it has.
 func (i *inode) openUnnamed(k kind) (*handle, error) {
 	h := i.fs.client.fds.getAny(i)
 	if h == nil {
@@ -162,12 +220,26 @@ func (i *inode) openUnnamed(k kind) (*handle, error) {
 	return i.openFrom(h, k)
 }
 
+// openWith opens with the flags of the kind. Files of the host's proc or sys
+// that have no read method can be opened for writing only.
+func (k kind) openWith(open func(flags int) (int, error)) (fd int, writeOnly bool, err error) {
+	fd, err = open(k.flags())
+	switch {
+	case err == unix.EACCES && k == forWrite:
+		fd, err = open(unix.O_WRONLY)
+		return fd, true, err
+	case err == unix.EPERM && k == readQuiet:
+		fd, err = open(unix.O_RDONLY)
+	}
+	return fd, false, err
+}
+
 func (k kind) flags() int {
 	switch k {
-	case forRead:
-		return unix.O_RDONLY
 	case forWrite:
 		return unix.O_RDWR
+	case readQuiet:
+		return unix.O_RDONLY | unix.O_NOATIME
 	}
-	return unix.O_PATH
+	return unix.O_RDONLY
 }

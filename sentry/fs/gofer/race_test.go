@@ -17,7 +17,7 @@ import (
 // mountTree returns x's tree as the root of a namespace.
 func (x *tree) mountTree() *vfs.FSContext {
 	x.Helper()
-	fd, err := unix.Open(x.path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	fd, err := x.rootFD()
 	if err != nil {
 		x.Fatal(err)
 	}

@@ -23,12 +23,13 @@ type dirFile struct {
 
 	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	fd   int     `save:"rebuilt"` // valid if buf is not nil or opened is set
+	ref  int     `save:"rebuilt"` // the backend's, if open is set
 	open bool    `save:"rebuilt"`
 	buf  *[]byte `save:"none: a cache"` // from direntBufs, while entries are left in it
 	rest []byte  `save:"none: a cache"` // entries of buf not yet given out
 	pos  int64   `save:"none: a cache"` // position of the first entry of rest
-	host int64   `save:"none: a cache"` // the host descriptor's position
+	host int64   `save:"none: a cache"` // the host descriptor's position, once
+	seek bool    `save:"none: a cache"` // the next read has set it
 }
 
 // Release implements vfs.FileOps.
@@ -37,7 +38,7 @@ func (f *dirFile) Release() {
 	defer f.mu.Unlock()
 	f.dropLocked()
 	if f.open {
-		unix.Close(f.fd)
+		f.d.fs.client.backend.Close(f.ref)
 		f.open = false
 		f.d.fs.client.fds.count(-1)
 	}
@@ -53,7 +54,7 @@ func (f *dirFile) Fsync(c vfs.Caller, dataOnly bool) error {
 	if err := f.openLocked(); err != nil {
 		return err
 	}
-	return unix.Fsync(f.fd)
+	return f.d.fs.client.backend.SyncDir(f.ref)
 }
 
 // ReadDir implements vfs.DirReader. Positions are the host's. No entry is
@@ -67,10 +68,7 @@ func (f *dirFile) ReadDir(c vfs.Caller, _ *vfs.File, pos int64, emit func(vfs.Di
 	if len(f.rest) == 0 || pos != f.pos {
 		f.dropLocked()
 		if pos != f.host || pos == 0 {
-			if _, err := unix.Seek(f.fd, pos, unix.SEEK_SET); err != nil {
-				return err
-			}
-			f.host = pos
+			f.seek, f.host = true, pos
 		}
 		f.pos = pos
 	}
@@ -101,11 +99,11 @@ func (f *dirFile) openLocked() error {
 		return err
 	}
 	defer f.d.fs.put(h)
-	fd, err := f.d.fs.client.fds.retry(func() (int, error) { return openat(h.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0) })
+	ref, err := f.d.fs.client.fds.retry(func() (int, error) { return f.d.fs.client.backend.OpenDir(h.fd) })
 	if err != nil {
 		return err
 	}
-	f.fd, f.open, f.host = fd, true, 0
+	f.ref, f.open, f.host, f.seek = ref, true, 0, false
 	f.d.fs.client.fds.count(1)
 	return nil
 }
@@ -115,7 +113,12 @@ func (f *dirFile) fillLocked() (bool, error) {
 	if f.buf == nil {
 		f.buf = direntBufs.Get().(*[]byte)
 	}
-	n, err := unix.Getdents(f.fd, *f.buf)
+	off := int64(-1)
+	if f.seek {
+		off = f.host
+	}
+	n, err := f.d.fs.client.backend.Getdents(f.ref, off, *f.buf)
+	f.seek = f.seek && err != nil
 	if err != nil || n == 0 {
 		f.dropLocked()
 		return false, err

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/hostfs"
 	"runsc/sentry/vfs"
 )
 
@@ -59,9 +60,9 @@ func (i *inode) refresh() error {
 	i.mu.Lock()
 	changes := i.changes
 	i.mu.Unlock()
-	return i.at(func(fd int, name string) error {
+	return i.at(func(t hostfs.Target, name string) error {
 		var stx unix.Statx_t
-		err := statx(fd, name, &stx)
+		err := i.fs.client.backend.Stat(t, name, &stx)
 		if err == unix.ENOENT {
 			return unix.ESTALE
 		}
@@ -128,20 +129,15 @@ func (i *inode) SetStat(c vfs.Caller, s *vfs.SetStat) error {
 		}
 	}
 	defer i.fs.put(h)
-	if s.UID != nil || s.GID != nil {
-		if err := unix.Fchownat(h.fd, "", idOrKeep(s.UID), idOrKeep(s.GID), unix.AT_EMPTY_PATH); err != nil {
-			return err
-		}
-	}
-	if s.Mode != nil { // after the owner, a change of which clears set-id bits
-		if err := i.fs.client.chmodFD(h.fd, *s.Mode&0o7777); err != nil {
-			return err
-		}
+	a := hostfs.SetAttr{UID: idOrKeep(s.UID), GID: idOrKeep(s.GID)}
+	a.SetOwner = s.UID != nil || s.GID != nil
+	if s.Mode != nil {
+		a.SetMode, a.Mode = true, *s.Mode&0o7777
 	}
 	if s.Atime != nil || s.Mtime != nil || s.AtimeNow || s.MtimeNow {
-		return unix.UtimesNanoAt(h.fd, "", utimes(s), unix.AT_EMPTY_PATH)
+		a.SetTimes, a.Times = true, utimes(s)
 	}
-	return nil
+	return i.fs.client.backend.SetAttr(h.target(), &a)
 }
 
 // idOrKeep returns the id for chown, -1 for no change.

@@ -9,16 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// inUserns is set in the environment of the other tests.
+const inUserns = "GOFER_TEST_USERNS"
+
 // TestInUserNamespace runs the other tests as the Sentry runs: root of an
 // identity-mapped user namespace, without capabilities outside.
 func TestInUserNamespace(t *testing.T) {
-	const mark = "GOFER_TEST_USERNS"
-	if os.Getuid() != 0 || os.Getenv(mark) != "" {
+	if os.Getuid() != 0 || os.Getenv(inUserns) != "" {
 		t.Skip("needs root outside the namespace")
 	}
 	ids := []syscall.SysProcIDMap{{Size: 1<<32 - 1}}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^Test", "-test.short")
-	cmd.Env = append(os.Environ(), mark+"=1")
+	cmd.Env = append(os.Environ(), inUserns+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
 	}

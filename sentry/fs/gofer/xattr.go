@@ -5,11 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/hostfs"
 	"runsc/sentry/vfs"
 )
-
-// maxXattr is XATTR_SIZE_MAX.
-const maxXattr = 64 << 10
 
 // xattrAllowed tells which attributes of host files a guest may see. What
 // security modules of the host keep there is not its business.
@@ -25,19 +23,28 @@ func xattrAllowed(name string) bool {
 	return false
 }
 
-// withXattrFD calls fn with a descriptor on which the f*xattr calls work. The
-// host wants one opened for data, which only regular files and directories
-// have; on others user attributes do not exist anyway (xattr(7)).
-func (i *inode) withXattrFD(fn func(fd int) error) error {
+// withXattrs calls fn with a target on which the calls for extended attributes
+// work. The host wants one opened for data, which only regular files and
+// directories have; on others user attributes do not exist anyway (xattr(7)).
+// In direct mode it is kept for the next call, in remote mode the gofer opens
+// it: a directory's would be a way around the protocol.
+func (i *inode) withXattrs(fn func(b hostfs.Backend, t hostfs.Target) error) error {
 	if i.typ != unix.S_IFREG && i.typ != unix.S_IFDIR {
 		return unix.EOPNOTSUPP
 	}
-	h, err := i.open(forRead)
+	b := i.fs.client.backend
+	var h *handle
+	var err error
+	if b.Direct() {
+		h, err = i.open(forRead)
+	} else if h = i.fs.client.fds.getAny(i); h == nil {
+		h, err = i.open(byPath)
+	}
 	if err != nil {
 		return err
 	}
 	defer i.fs.put(h)
-	return fn(h.fd)
+	return fn(b, h.target())
 }
 
 // Getxattr implements vfs.Xattrer.
@@ -45,19 +52,8 @@ func (i *inode) Getxattr(c vfs.Caller, name string) (value []byte, err error) {
 	if !xattrAllowed(name) {
 		return nil, unix.EOPNOTSUPP
 	}
-	err = i.withXattrFD(func(fd int) error {
-		var small [256]byte
-		n, err := unix.Fgetxattr(fd, name, small[:])
-		if err == nil {
-			value = append([]byte{}, small[:n]...)
-			return nil
-		}
-		if err != unix.ERANGE {
-			return err
-		}
-		value = make([]byte, maxXattr)
-		n, err = unix.Fgetxattr(fd, name, value)
-		value = value[:max(n, 0)]
+	err = i.withXattrs(func(b hostfs.Backend, t hostfs.Target) error {
+		value, err = b.Getxattr(t, name)
 		return err
 	})
 	if err == unix.EOPNOTSUPP && i.typ != unix.S_IFREG && i.typ != unix.S_IFDIR {
@@ -72,27 +68,19 @@ func (i *inode) Setxattr(c vfs.Caller, name string, value []byte, flags uint32) 
 		return unix.EOPNOTSUPP
 	}
 	defer i.stale()
-	return i.withXattrFD(func(fd int) error { return unix.Fsetxattr(fd, name, value, int(flags)) })
+	return i.withXattrs(func(b hostfs.Backend, t hostfs.Target) error { return b.Setxattr(t, name, value, int(flags)) })
 }
 
 // Listxattr implements vfs.Xattrer.
 func (i *inode) Listxattr(c vfs.Caller) (names []string, err error) {
-	err = i.withXattrFD(func(fd int) error {
-		buf := make([]byte, 1024)
-		n, err := unix.Flistxattr(fd, buf)
-		if err == unix.ERANGE {
-			buf = make([]byte, maxXattr)
-			n, err = unix.Flistxattr(fd, buf)
-		}
-		if err != nil {
-			return err
-		}
-		for _, name := range strings.Split(string(buf[:n]), "\x00") {
-			if name != "" && xattrAllowed(name) {
+	err = i.withXattrs(func(b hostfs.Backend, t hostfs.Target) error {
+		all, err := b.Listxattr(t)
+		for _, name := range all {
+			if xattrAllowed(name) {
 				names = append(names, name)
 			}
 		}
-		return nil
+		return err
 	})
 	if err == unix.EOPNOTSUPP {
 		err = nil // listxattr(2) gives an empty list
@@ -106,5 +94,5 @@ func (i *inode) Removexattr(c vfs.Caller, name string) error {
 		return unix.EOPNOTSUPP
 	}
 	defer i.stale()
-	return i.withXattrFD(func(fd int) error { return unix.Fremovexattr(fd, name) })
+	return i.withXattrs(func(b hostfs.Backend, t hostfs.Target) error { return b.Removexattr(t, name) })
 }
