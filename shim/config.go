@@ -99,6 +99,7 @@ const (
 
 // cpuidFaults is changed by tests.
 var cpuidFaults = cpufeature.Faulting
+
 // maxDentries bounds dentry-cache-size: some 400 bytes each.
 const maxDentries = 16 << 20
 

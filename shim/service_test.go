@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		case "gofer":
 			os.Exit(gofer.Isolate(os.Args[2:]))
 		case gofer.Isolated:
-			os.Exit(gofer.Main())
+			os.Exit(gofer.Main(os.Args[2:]))
 		}
 	}
 	code := inBundle(m.Run)
