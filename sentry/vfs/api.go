@@ -4,6 +4,7 @@ import (
 	"runsc/pkg/waitq"
 	"runsc/sentry/cred"
 	"runsc/sentry/mem"
+	"runsc/sentry/posixacl"
 )
 
 // Caller is the task on whose behalf an operation runs; *kernel.Task
@@ -145,6 +146,17 @@ type Dir interface {
 type CreateAttr struct {
 	Mode     uint32
 	UID, GID uint32
+	// ACL and DefaultACL are inherited from the directory: attributes
+	// system.posix_acl_access and _default of the new inode, nil for none.
+	ACL, DefaultACL []byte
+}
+
+// ACLHolder is implemented by inodes that may have access control lists, in
+// attributes that Setxattr stores as they are: vfs checks them and applies
+// them. After SetStat with a mode the access list agrees with it.
+type ACLHolder interface {
+	// ACL borrows the access list, nil if there is none. It must not be slow.
+	ACL(c Caller) (*posixacl.ACL, error)
 }
 
 // Revalidator is implemented by directories of CacheRevalidate file systems.

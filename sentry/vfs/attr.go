@@ -1,11 +1,13 @@
 package vfs
 
 import (
+	"encoding/binary"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"runsc/sentry/cred"
+	"runsc/sentry/posixacl"
 )
 
 // KeepID as a user or group id leaves it as it is (chown(2)'s -1).
@@ -417,6 +419,22 @@ const (
 	xattrListMax = 65536
 )
 
+const capabilityXattr = "security.capability"
+
+// validCaps checks the form of file capabilities: version 2 or, with the root
+// user of a namespace, 3 (cap_convert_nscap).
+func validCaps(v []byte) bool {
+	if len(v) != 20 && len(v) != 24 {
+		return false
+	}
+	const versionMask, effective = 0xff000000, 1
+	magic := binary.LittleEndian.Uint32(v)
+	if magic&^(versionMask|effective) != 0 {
+		return false
+	}
+	return len(v) == 20 && magic&versionMask == 0x02000000 || len(v) == 24 && magic&versionMask == 0x03000000
+}
+
 // xattrCheck is Linux's xattr_permission.
 func (p Path) xattrCheck(c Caller, name string, write bool) (Xattrer, error) {
 	if name == "" || len(name) > xattrNameMax {
@@ -433,8 +451,12 @@ func (p Path) xattrCheck(c Caller, name string, write bool) (Xattrer, error) {
 	}
 	cr := c.Cred()
 	switch {
+	case name == capabilityXattr:
+		if write && !cr.Has(unix.CAP_SETFCAP) {
+			return nil, unix.EPERM
+		}
 	case strings.HasPrefix(name, "security."):
-		if write && !cr.Has(unix.CAP_SYS_ADMIN) && !(name == "security.capability" && cr.Has(unix.CAP_SETFCAP)) {
+		if write && !cr.Has(unix.CAP_SYS_ADMIN) {
 			return nil, unix.EPERM
 		}
 	case strings.HasPrefix(name, "system."):
@@ -496,11 +518,23 @@ func (p Path) Setxattr(c Caller, name string, value []byte, flags uint32) error 
 	if len(value) > xattrSizeMax {
 		return unix.E2BIG
 	}
+	if value == nil {
+		value = []byte{}
+	}
+	if name == capabilityXattr && !validCaps(value) {
+		return unix.EINVAL
+	}
 	x, err := p.xattrCheck(c, name, true)
 	if err != nil {
 		return err
 	}
-	if err := x.Setxattr(c, name, value, flags); err != nil {
+	switch name {
+	case posixacl.Access, posixacl.Default:
+		err = p.setACL(c, x, name, value)
+	default:
+		err = x.Setxattr(c, name, value, flags)
+	}
+	if err != nil {
 		return err
 	}
 	notifySelf(p.Dentry, unix.IN_ATTRIB)
@@ -540,7 +574,13 @@ func (p Path) Removexattr(c Caller, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Removexattr(c, name); err != nil {
+	switch name {
+	case posixacl.Access, posixacl.Default:
+		err = p.setACL(c, x, name, nil)
+	default:
+		err = x.Removexattr(c, name)
+	}
+	if err != nil {
 		return err
 	}
 	notifySelf(p.Dentry, unix.IN_ATTRIB)

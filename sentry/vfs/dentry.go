@@ -33,6 +33,7 @@ type Dentry struct {
 	dir   Dir         `save:"rebuilt"` // inode, if it is a directory
 	link  Symlink     `save:"rebuilt"`
 	perm  Permitter   `save:"rebuilt"`
+	acl   ACLHolder   `save:"rebuilt"`
 
 	refs    atomic.Int64  `save:"rebuilt"`
 	state   atomic.Uint32 `save:"rec"`
@@ -63,6 +64,7 @@ func newDentry(sb *Superblock, parent *Dentry, name string, inode Inode) *Dentry
 		d.dir, _ = inode.(Dir)
 		d.link, _ = inode.(Symlink)
 		d.perm, _ = inode.(Permitter)
+		d.acl, _ = inode.(ACLHolder)
 	}
 	d.refs.Store(1)
 	if parent != nil {

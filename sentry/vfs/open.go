@@ -121,7 +121,7 @@ func (w *walker) mayOpen(flags uint32) (Stat, error) {
 	if d.perm != nil {
 		err = d.perm.Permission(w.c, mask)
 	} else {
-		err = CheckMode(w.cr, &st, mask)
+		err = w.permitStat(d, &st, mask)
 	}
 	if err != nil {
 		return st, err

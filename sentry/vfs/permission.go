@@ -15,7 +15,26 @@ func (w *walker) permit(d *Dentry, mask uint32) error {
 	if err != nil {
 		return err
 	}
-	return CheckMode(w.cr, &st, mask)
+	return w.permitStat(d, &st, mask)
+}
+
+// permitStat is permit with the attributes at hand.
+func (w *walker) permitStat(d *Dentry, st *Stat, mask uint32) error {
+	// As acl_permission_check: a list counts for all but the owner, and only
+	// if the mode leaves its mask anything.
+	if d.acl != nil && w.cr.FSUID != st.UID && st.Mode&0o070 != 0 {
+		list, err := d.acl.ACL(w.c)
+		if err != nil {
+			return err
+		}
+		if list != nil {
+			if list.Check(w.cr, st.UID, st.GID, mask) {
+				return nil
+			}
+			return overrideMode(w.cr, st, mask)
+		}
+	}
+	return CheckMode(w.cr, st, mask)
 }
 
 // permitDentry is permit outside a walk.
@@ -37,6 +56,11 @@ func CheckMode(cr *cred.Creds, st *Stat, mask uint32) error {
 	if mask&^bits&7 == 0 {
 		return nil
 	}
+	return overrideMode(cr, st, mask)
+}
+
+// overrideMode is what capabilities permit that the mode does not.
+func overrideMode(cr *cred.Creds, st *Stat, mask uint32) error {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		if mask&MayWrite == 0 && cr.Has(unix.CAP_DAC_READ_SEARCH) || cr.Has(unix.CAP_DAC_OVERRIDE) {
 			return nil
@@ -92,9 +116,12 @@ func (w *walker) mayDelete(dir, victim *Dentry, wantDir bool) error {
 // createAttr computes owner and mode of a new inode in dir, as Linux's
 // inode_init_owner and mode_strip_sgid do.
 func (w *walker) createAttr(dir *Dentry, mode, umask uint32) (CreateAttr, error) {
-	a := CreateAttr{Mode: mode &^ (umask & 0o777), UID: w.cr.FSUID, GID: w.cr.FSGID}
+	a := CreateAttr{Mode: mode, UID: w.cr.FSUID, GID: w.cr.FSGID}
 	ds, err := dir.inode.Stat(w.c, 0)
 	if err != nil {
+		return a, err
+	}
+	if err := w.inheritACL(dir, &a, umask); err != nil {
 		return a, err
 	}
 	if ds.Mode&unix.S_ISGID == 0 {

@@ -12,7 +12,7 @@ import (
 // runtimes.
 func TestFileCalls(t *testing.T) {
 	begin(t)
-	for _, name := range []string{"mount", "mqueue"} {
+	for _, name := range []string{"mount", "mqueue", "xattr"} {
 		t.Run(name, func(t *testing.T) {
 			c := rig.Container{Image: rig.Guest, Args: []string{"/guest/" + name}, Flags: []string{"--cap-add", "CAP_SYS_ADMIN"}}
 			if res := same(t, c); res.Stdout != "ok\n" {

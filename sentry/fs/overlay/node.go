@@ -10,6 +10,7 @@ import (
 
 	"runsc/pkg/ref"
 	"runsc/sentry/cred"
+	"runsc/sentry/posixacl"
 	"runsc/sentry/vfs"
 )
 
@@ -212,6 +213,14 @@ func (n *node) Setxattr(c vfs.Caller, name string, value []byte, flags uint32) e
 		return unix.EOPNOTSUPP
 	}
 	return x.Setxattr(n.fs.as(c), name, value, flags)
+}
+
+// ACL implements vfs.ACLHolder: the list of the file that counts.
+func (n *node) ACL(c vfs.Caller) (*posixacl.ACL, error) {
+	if h, ok := n.real().(vfs.ACLHolder); ok {
+		return h.ACL(c)
+	}
+	return nil, nil
 }
 
 // Listxattr implements vfs.Xattrer.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/ref"
+	"runsc/sentry/posixacl"
 	"runsc/sentry/vfs"
 )
 
@@ -37,6 +38,7 @@ type inode struct {
 	atime, mtime, ctime, btime vfs.Timespec      `save:"rec"`
 	xattrs                     map[string][]byte `save:"rec"`
 	xattrBytes                 int               `save:"rebuilt"`
+	acl                        *posixacl.ACL     `save:"rebuilt"` // xattrs has it too
 	freed                      bool              `save:"none: a freed inode is not saved"`
 }
 
@@ -46,6 +48,12 @@ func (fs *FS) initInode(i *inode, c vfs.Caller, a vfs.CreateAttr) {
 	i.fs, i.ino = fs, fs.lastIno.Add(1)
 	i.mode, i.uid, i.gid = a.Mode, a.UID, a.GID
 	i.atime, i.mtime, i.ctime, i.btime = now, now, now, now
+	if a.ACL != nil {
+		i.inheritXattr(posixacl.Access, a.ACL)
+	}
+	if a.DefaultACL != nil {
+		i.inheritXattr(posixacl.Default, a.DefaultACL)
+	}
 	i.refs.Init()
 	fs.inodes.Add(1)
 	inodeKind.Born()
@@ -124,6 +132,9 @@ func (i *inode) setStat(c vfs.Caller, s *vfs.SetStat) {
 	st := vfs.Stat{Mode: i.mode, UID: i.uid, GID: i.gid, Atime: i.atime, Mtime: i.mtime}
 	s.Apply(&st, c.RealTime())
 	i.mode, i.uid, i.gid, i.atime, i.mtime, i.ctime = st.Mode, st.UID, st.GID, st.Atime, st.Mtime, st.Ctime
+	if s.Mode != nil {
+		i.chmodACLLocked()
+	}
 	if s.UID != nil || s.GID != nil || s.Size != nil {
 		i.dropCapsLocked()
 	}
@@ -137,6 +148,45 @@ func (i *inode) dropCapsLocked() {
 		delete(i.xattrs, name)
 		i.xattrBytes -= len(name) + len(v)
 		i.fs.unchargeKernel(len(name) + len(v))
+	}
+}
+
+// ACL implements vfs.ACLHolder.
+func (i *inode) ACL(vfs.Caller) (*posixacl.ACL, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.acl, nil
+}
+
+// inheritXattr gives a new inode a list of its directory, if there is memory
+// for it: without it nobody gets more than the mode says.
+func (i *inode) inheritXattr(name string, v []byte) {
+	size := len(name) + len(v)
+	if i.fs.chargeKernel(size) != nil {
+		return
+	}
+	if i.xattrs == nil {
+		i.xattrs = make(map[string][]byte)
+	}
+	i.xattrs[name] = v
+	i.xattrBytes += size
+	i.refreshACLLocked()
+}
+
+// refreshACLLocked reads the access list again. It was checked when it was
+// set; what an image brings and is none has no effect.
+func (i *inode) refreshACLLocked() {
+	i.acl = nil
+	if v, ok := i.xattrs[posixacl.Access]; ok {
+		i.acl, _ = posixacl.Parse(v)
+	}
+}
+
+// chmodACLLocked makes the access list agree with the mode.
+func (i *inode) chmodACLLocked() {
+	if i.acl != nil {
+		i.acl = i.acl.Chmod(i.mode)
+		i.xattrs[posixacl.Access] = i.acl.Encode() // as long as before
 	}
 }
 
@@ -163,7 +213,9 @@ func (i *inode) accessed(c vfs.Caller, f *vfs.File, isDir bool) {
 // maxXattrBytes bounds names and values of one inode.
 const maxXattrBytes = 128 << 10
 
-func xattrSupported(name string) bool { return !strings.HasPrefix(name, "system.") }
+func xattrSupported(name string) bool {
+	return !strings.HasPrefix(name, "system.") || name == posixacl.Access || name == posixacl.Default
+}
 
 // Getxattr implements vfs.Xattrer.
 func (i *inode) Getxattr(_ vfs.Caller, name string) ([]byte, error) {
@@ -209,6 +261,7 @@ func (i *inode) Setxattr(c vfs.Caller, name string, value []byte, flags uint32) 
 	}
 	i.xattrs[name] = append([]byte{}, value...)
 	i.xattrBytes = size
+	i.refreshACLLocked()
 	i.ctime = vfs.TimespecOf(c.RealTime())
 	return nil
 }
@@ -242,6 +295,7 @@ func (i *inode) Removexattr(c vfs.Caller, name string) error {
 	delete(i.xattrs, name)
 	i.xattrBytes -= len(name) + len(v)
 	i.fs.unchargeKernel(len(name) + len(v))
+	i.refreshACLLocked()
 	i.ctime = vfs.TimespecOf(c.RealTime())
 	return nil
 }

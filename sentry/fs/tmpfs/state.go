@@ -345,6 +345,7 @@ func (fs *FS) restoreInode(e *vfs.RestoreEnv, rec *image.TmpfsInode) (node, erro
 		if len(i.xattrs) != len(rec.Xattrs) {
 			return nil, fmt.Errorf("inode %d of the image has an extended attribute twice", rec.ID)
 		}
+		i.refreshACLLocked()
 	}
 	i.refs.Init()
 	fs.inodes.Add(1)
