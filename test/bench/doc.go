@@ -3,7 +3,7 @@
 // ratios, the time of whole container runs, the parts of a start, and memory at rest. It never fails
 // for being slow.
 //
-//	go run ./test/bench [-only ops|spin|run|start|memory|checkpoint] [NAME...]
+//	go run ./test/bench [-only ops|spin|run|start|memory|checkpoint|files] [-files N] [NAME...]
 //
 // NAMEs select operations of the guest program bench.
 package main
