@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	runtimeoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
@@ -70,6 +71,9 @@ type config struct {
 	// CPUFeaturesMask are features of the processor, by their names in
 	// /proc/cpuinfo, that guests are not to see.
 	CPUFeaturesMask []string `toml:"cpu-features-mask"`
+	// RestoreWait is how long, after one container of a pod's image was
+	// started, the next one has before those left are given up.
+	RestoreWait string `toml:"restore-wait"`
 	// Strace makes the Sentry log every system call of the guest.
 	Strace bool `toml:"strace"`
 }
@@ -95,6 +99,8 @@ const (
 
 	compressionNone = "none"
 	compressionZstd = "zstd"
+
+	restoreWait = "2m"
 )
 
 // cpuidFaults is changed by tests.
@@ -168,6 +174,12 @@ func parseConfig(name string, body []byte) (*config, error) {
 	case compressionNone, compressionZstd:
 	default:
 		return nil, fmt.Errorf("%s: compression is %q, %q and %q are possible", name, c.Compression, compressionNone, compressionZstd)
+	}
+	if c.RestoreWait == "" {
+		c.RestoreWait = restoreWait
+	}
+	if d, err := time.ParseDuration(c.RestoreWait); err != nil || d <= 0 {
+		return nil, fmt.Errorf("%s: restore-wait is %q, not a time like \"90s\" or \"5m\"", name, c.RestoreWait)
 	}
 	for i, p := range c.RestoreAllow {
 		if !filepath.IsAbs(p) {
@@ -261,6 +273,7 @@ func (c *config) sentryOptions() (map[string]string, error) {
 		"dentry-cache-size":  strconv.Itoa(c.DentryCacheSize),
 		"host-uds":           c.HostUDS,
 		"host-fifo":          c.HostFifo,
+		"restore-wait":       c.RestoreWait,
 	}
 	if c.InodePolicy == "hash" {
 		file := c.InodeKeyFile

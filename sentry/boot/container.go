@@ -15,7 +15,6 @@ import (
 	"runsc/sentry/mem"
 	"runsc/sentry/platform"
 	"runsc/sentry/seccompbpf"
-	"runsc/sentry/state"
 	"runsc/sentry/vfs"
 )
 
@@ -25,6 +24,7 @@ type container struct {
 	sentry  *Sentry
 	id      string
 	root    bool // the pod's first container
+	kind    string
 	spec    *specs.Spec
 	kernel  *kernel.Container
 	account *mem.Account
@@ -49,7 +49,7 @@ func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileS
 	if spec.Process == nil || spec.Root == nil {
 		return nil, errInvalid("the container's spec has no process or no root")
 	}
-	c := &container{sentry: s, id: req.ID, root: req.Root, spec: &spec}
+	c := &container{sentry: s, id: req.ID, root: req.Root, kind: req.Kind, spec: &spec}
 	c.account = mem.NewAccount(s.account, uint64(max(req.Limits.MemoryBytes, 0)))
 	defer func() {
 		if err != nil {
@@ -71,6 +71,9 @@ func (s *Sentry) newContainer(req *controlapi.CreateContainerRequest, fds *fileS
 		return nil, err
 	}
 	if req.Restore != nil {
+		if err := s.checkRestore(req.Restore); err != nil {
+			return nil, errInvalid("cannot restore container %q: %v", c.id, err)
+		}
 		c.restore = &pendingRestore{req, newFileSet(fds.files)}
 		fds.files = nil
 		return c, nil
@@ -145,7 +148,7 @@ func (c *container) start() (int, error) {
 	case c.started:
 		return 0, controlapi.Errorf(controlapi.CodeFailedPrecondition, "container %q was started before", c.id)
 	}
-	var pages *state.Restore
+	var pages *podImage
 	if p := c.restore; p != nil {
 		c.restore = nil
 		var err error

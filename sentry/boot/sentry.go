@@ -32,6 +32,10 @@ type Sentry struct {
 	selfFD   int // see isolate.ProcSelfFD
 	done     chan struct{}
 
+	imageMu sync.Mutex // held while an image is read
+	// imageMu guards:
+	images map[string]*podImage // of several containers
+
 	mu sync.Mutex
 	// mu guards:
 	containers map[string]*container

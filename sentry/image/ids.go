@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 )
 
 // ID names an object within an image; 0 is no object.
@@ -14,6 +16,10 @@ type Saver struct {
 	w    *Writer
 	ids  map[any]ID
 	next ID
+	// part is the first number of the part that is being written, shared are
+	// the objects of earlier parts that it has met.
+	part   ID
+	shared map[ID]bool
 }
 
 // NewSaver returns a saver that writes to w.
@@ -23,12 +29,22 @@ func NewSaver(w *Writer) *Saver { return &Saver{w: w, ids: map[any]ID{}} }
 // meets an object first saves it.
 func (s *Saver) ID(obj any) (id ID, fresh bool) {
 	if id, ok := s.ids[obj]; ok {
+		if id < s.part {
+			s.shared[id] = true
+		}
 		return id, false
 	}
 	s.next++
 	s.ids[obj] = s.next
 	return s.next, true
 }
+
+// Part begins a part of the image: numbers of new objects follow on those of
+// earlier parts.
+func (s *Saver) Part() { s.part, s.shared = s.next+1, map[ID]bool{} }
+
+// Shared returns the objects of earlier parts that the part has met, in order.
+func (s *Saver) Shared() []ID { return slices.Sorted(maps.Keys(s.shared)) }
 
 // Known returns the number of an object that was met before, or 0.
 func (s *Saver) Known(obj any) ID { return s.ids[obj] }

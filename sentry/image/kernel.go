@@ -36,6 +36,10 @@ type Container struct {
 	UTS           ID   `cbor:"10,keyasint"`
 	IPC           ID   `cbor:"11,keyasint"`
 	Futexes       ID   `cbor:"12,keyasint,omitempty"`
+	// Shares are the objects of containers before this one in the image that
+	// it has too. Numbers from a container's own up to the next one's are of
+	// objects that it had first.
+	Shares []ID `cbor:"13,keyasint,omitempty"`
 }
 
 // PIDNamespace is a pid namespace.

@@ -31,6 +31,7 @@ type PIDNamespace struct {
 	// k.mu guards:
 	pids   map[int32]*PID `save:"rebuilt"`
 	last   int32          `save:"rec"`
+	kept   map[int32]bool `save:"none: containers that are to come have them"`
 	reaper *ThreadGroup   `save:"rec"` // pid 1, until it is gone
 	// dying is set when the reaper exits: no more pids (ENOMEM in clone).
 	dying bool `save:"rec"`
@@ -156,7 +157,7 @@ func (ns *PIDNamespace) allocPIDLocked(want []int32) (*PID, error) {
 		var num int32
 		if depth < len(want) {
 			num = want[depth]
-			if n.pids[num] != nil {
+			if n.pids[num] != nil || n.kept[num] {
 				ns.freeNumbersLocked(p, n.level)
 				return nil, unix.EEXIST
 			}
@@ -173,7 +174,7 @@ func (ns *PIDNamespace) allocPIDLocked(want []int32) (*PID, error) {
 
 // nextLocked returns the next free number after the last one, 0 if there is none.
 func (ns *PIDNamespace) nextLocked() int32 {
-	if len(ns.pids) >= pidMax-reservedPIDs {
+	if len(ns.pids)+len(ns.kept) >= pidMax-reservedPIDs {
 		return 0
 	}
 	n := ns.last
@@ -182,7 +183,7 @@ func (ns *PIDNamespace) nextLocked() int32 {
 		if n >= pidMax {
 			n = reservedPIDs
 		}
-		if ns.pids[n] == nil {
+		if ns.pids[n] == nil && !ns.kept[n] {
 			ns.last = n
 			return n
 		}

@@ -119,6 +119,7 @@ func (r *restored) prepareEnv() {
 		}
 		e.MM.VDSO, e.MM.VDSOLayout = r.k.vdso()
 	}
+	e.MM.Hold = e.Hold
 	e.Task = func(id image.ID) (any, error) {
 		t, ok := image.Object[*Task](e.Restorer, id)
 		if !ok {
@@ -213,6 +214,13 @@ func (r *restored) namespaces() error {
 			}
 			ns = r.k.newPIDNamespace(parent)
 		}
+		was, err := image.Once(r.e.Restorer, id, func() (*PIDNamespace, error) { return ns, nil })
+		if err == nil {
+			err = sameSpace(was, ns, "pid")
+		}
+		if err != nil {
+			return err
+		}
 		if r.spaces[id] != nil || rec.Last < 0 || rec.Last >= pidMax {
 			return bad("pid namespace %d", id)
 		}
@@ -252,6 +260,7 @@ func (r *restored) takeLocked(p *PID) error {
 			p.nums[ns.level] = ns.nextLocked()
 		}
 		n := p.nums[ns.level]
+		delete(ns.kept, n)
 		if n == 0 || ns.pids[n] != nil {
 			p.ns.freeNumbersLocked(p, ns.level)
 			return fmt.Errorf("process number %d of the image is taken in the namespace that the container is restored into", n)
@@ -265,7 +274,7 @@ func (r *restored) utsNS(id image.ID) (*UTSNamespace, error) {
 	if id == 0 {
 		return nil, nil
 	}
-	return image.Once(r.e.Restorer, id, func() (*UTSNamespace, error) {
+	u, err := image.Once(r.e.Restorer, id, func() (*UTSNamespace, error) {
 		var rec image.UTS
 		if err := r.e.Get(image.KindUTS, id, &rec); err != nil {
 			return nil, err
@@ -285,13 +294,17 @@ func (r *restored) utsNS(id image.ID) (*UTSNamespace, error) {
 		u.domain = string(rec.Domain)
 		return u, nil
 	})
+	if err == nil && id == r.rec.UTS {
+		err = sameSpace(u, r.c.uts, "uts")
+	}
+	return u, err
 }
 
 func (r *restored) ipcNS(id image.ID) (*IPCNamespace, error) {
 	if id == 0 {
 		return nil, nil
 	}
-	return image.Once(r.e.Restorer, id, func() (*IPCNamespace, error) {
+	i, err := image.Once(r.e.Restorer, id, func() (*IPCNamespace, error) {
 		var rec image.IPC
 		if err := r.e.Get(image.KindIPC, id, &rec); err != nil {
 			return nil, err
@@ -302,6 +315,10 @@ func (r *restored) ipcNS(id image.ID) (*IPCNamespace, error) {
 		}
 		return i, i.restore(r.e.RestoreEnv, &rec)
 	})
+	if err == nil && id == r.rec.IPC {
+		err = sameSpace(i, r.c.ipc, "ipc")
+	}
+	return i, err
 }
 
 // vforks lets parents wait for the children of vfork again.
@@ -375,6 +392,7 @@ func (r *restored) publish() error {
 		}
 		k.countTaskLocked(t, 1)
 	}
+	r.keepNumbersLocked()
 	c.init, c.restored = init, r
 	return nil
 }

@@ -25,7 +25,8 @@ type SaveEnv struct {
 }
 
 // RestoreEnv is what a container is restored with. Whoever makes it calls
-// Finish, or Abort, when all containers are restored.
+// Finish, or Abort, when all containers are restored; or Settle and Cancel
+// after each, and Close at the end.
 type RestoreEnv struct {
 	*vfs.RestoreEnv
 	// FrameMap is the memory of the image.
@@ -41,6 +42,8 @@ type RestoreEnv struct {
 	Cred *cred.Creds
 	// Source is the id of the saved container; empty for the only one.
 	Source string
+
+	kept []keptNumber // k.mu guards
 }
 
 // KnownState tells whether records of a kind are this package's.
@@ -118,6 +121,7 @@ func (c *Container) Save(env *SaveEnv) error {
 		}
 		return env.Known(t)
 	}
+	env.Part()
 	s.collect()
 	for _, put := range s.puts {
 		if err := put(); err != nil {
@@ -138,6 +142,7 @@ func (c *Container) Save(env *SaveEnv) error {
 	if err := s.saveFutexes(); err != nil {
 		return err
 	}
+	s.rec.Shares = env.Shared()
 	return env.Put(image.KindContainer, &s.rec)
 }
 

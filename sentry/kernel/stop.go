@@ -3,6 +3,8 @@ package kernel
 import (
 	"context"
 	"errors"
+
+	"runsc/sentry/vfs"
 )
 
 // ErrSaving is returned while another save of the container is under way.
@@ -87,4 +89,21 @@ func (c *Container) ResumeAfterSave() {
 	if f.saving.Swap(saveNone) != saveNone {
 		f.wakeLocked()
 	}
+}
+
+// MountNamespaces returns those of the container's tasks.
+func (c *Container) MountNamespaces() []*vfs.Namespace {
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	seen := map[*vfs.Namespace]bool{}
+	var all []*vfs.Namespace
+	for t := range c.tasks {
+		t.mu.Lock()
+		if ns := t.mountNS; ns != nil && !seen[ns] {
+			seen[ns] = true
+			all = append(all, ns)
+		}
+		t.mu.Unlock()
+	}
+	return all
 }

@@ -55,8 +55,12 @@ type pendingWindow struct {
 // restores an object takes its frames; Finish frees what nobody took.
 type FrameMap struct {
 	// immutable:
-	f        *File
-	pages    *image.Pages
+	f      *File
+	pages  *image.Pages
+	stages *stages // nil if all frames were made at once
+
+	byMu sync.RWMutex // a leaf
+	// byMu guards:
 	byWindow map[uint64]*pendingWindow // by saved offset / WindowSize
 
 	mu sync.Mutex
@@ -283,6 +287,9 @@ func (fm *FrameMap) find(r Range, fn func(m *mappedWindow, lo, hi int)) ([]Range
 	if r.Start%PageSize != 0 || r.End%PageSize != 0 || r.Start >= r.End || r.End > frameEnd {
 		return nil, fmt.Errorf("the image refers to frames %#x-%#x, which cannot be", r.Start, r.End)
 	}
+	if err := fm.need(r); err != nil {
+		return nil, err
+	}
 	fm.mu.Lock()
 	defer fm.mu.Unlock()
 	var out []Range
@@ -309,10 +316,13 @@ func (fm *FrameMap) find(r Range, fn func(m *mappedWindow, lo, hi int)) ([]Range
 // TakeWindow gives the caller the reservation of the window that the saved
 // one at off became (see ReserveWindow), once.
 func (fm *FrameMap) TakeWindow(off uint64) (uint64, bool) {
+	if off%WindowSize != 0 || fm.need(Range{off, off + 1}) != nil {
+		return 0, false // whoever takes a frame of it will be told
+	}
 	fm.mu.Lock()
 	defer fm.mu.Unlock()
 	m := fm.windows[off/WindowSize]
-	if m == nil || m.took || off%WindowSize != 0 || m.w.kind != Anonymous {
+	if m == nil || m.took || m.w.kind != Anonymous {
 		return 0, false
 	}
 	m.took = true
@@ -325,6 +335,7 @@ func (fm *FrameMap) Finish() {
 	windows := fm.windows
 	fm.windows = nil
 	fm.mu.Unlock()
+	fm.finishStages()
 	f := fm.f
 	for _, m := range windows {
 		for i := 0; i < windowPages && m.held != m.gave; i++ {
@@ -407,6 +418,8 @@ func (fm *FrameMap) load(page uint64) error {
 
 // windowOf returns the pending state of the window that a saved page is in, or nil.
 func (fm *FrameMap) windowOf(page uint64) *pendingWindow {
+	fm.byMu.RLock()
+	defer fm.byMu.RUnlock()
 	return fm.byWindow[page/windowPages]
 }
 
@@ -544,7 +557,7 @@ func (fm *FrameMap) end() {
 		return
 	}
 	f.mu.Lock()
-	for _, pw := range fm.byWindow {
+	for _, pw := range fm.pending() {
 		pw.w.pending.CompareAndSwap(pw, nil)
 	}
 	for i, x := range f.restores {
@@ -584,7 +597,7 @@ func (fm *FrameMap) Abandon() {
 
 // Pending returns how many bytes are not loaded yet.
 func (fm *FrameMap) Pending() (n uint64) {
-	for _, pw := range fm.byWindow {
+	for _, pw := range fm.pending() {
 		for i := range pw.bits {
 			n += uint64(bits.OnesCount64(pw.bits[i].Load())) * PageSize
 		}

@@ -34,8 +34,11 @@ type RestoreEnv struct {
 	// for the caller.
 	RestoreMappable func(id image.ID) (mem.Mappable, error)
 	RestoreRef      func(id image.ID) (Ref, error)
-	VDSO            mem.Mappable
-	VDSOLayout      uint64
+	// Hold keeps a reference to an object with a number until nobody else
+	// asks for it; nil drops it.
+	Hold       func(id image.ID, drop func())
+	VDSO       mem.Mappable
+	VDSOLayout uint64
 }
 
 // runsPerRecord bounds the page runs of one record.

@@ -47,6 +47,10 @@ func restoreShm(e *RestoreEnv, id image.ID) (*shm, error) {
 				return nil, fmt.Errorf("shared memory %d: %w", id, err)
 			}
 		}
+		if e.Hold != nil {
+			s.IncRef()
+			e.Hold(id, s.DecRef)
+		}
 		return s, nil
 	})
 	if err != nil {

@@ -22,3 +22,16 @@ func (mm *MM) SwapForSnapshot() {
 	mm.mf.Retire(goneChan(as))
 	go (*as).Release()
 }
+
+// SharesFrames tells whether mm has frames mapped that belong to a file or
+// another address space may have.
+func (mm *MM) SharesFrames() bool {
+	mm.mu.RLock()
+	defer mm.mu.RUnlock()
+	for i := 0; i < mm.pages.Len(); i++ {
+		if p := mm.pages.At(i).V; p.frames && (!p.owned || p.cow) {
+			return true
+		}
+	}
+	return false
+}

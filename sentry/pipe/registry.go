@@ -12,7 +12,7 @@ import (
 type fifos struct {
 	mu sync.Mutex
 	// mu guards:
-	open map[vfs.Inode]*fifo
+	open map[any]*fifo // by vfs.Node
 }
 
 // fifo is a pipe with the number of ends that use it.
@@ -24,8 +24,8 @@ type fifo struct {
 // fifoEnd is an end of a fifo.
 type fifoEnd struct {
 	*End  `save:"rec"`
-	table *fifos    `save:"rebuilt"` // nil while it is being restored
-	inode vfs.Inode `save:"rebuilt"`
+	table *fifos `save:"rebuilt"` // nil while it is being restored
+	node  any    `save:"rebuilt"`
 }
 
 // registered is the table that vfs uses.
@@ -33,43 +33,44 @@ var registered atomic.Pointer[fifos]
 
 // Register makes vfs open fifos through this package. Boot calls it once.
 func Register() {
-	t := &fifos{open: make(map[vfs.Inode]*fifo)}
+	t := &fifos{open: make(map[any]*fifo)}
 	registered.Store(t)
 	vfs.RegisterFifo(t.openEnd)
 }
 
 // openEnd is a vfs.FifoOpener.
 func (t *fifos) openEnd(c vfs.Caller, inode vfs.Inode, flags uint32) (vfs.FileOps, error) {
+	node := vfs.Node(inode)
 	t.mu.Lock()
-	f := t.open[inode]
+	f := t.open[node]
 	if f == nil {
 		f = &fifo{Pipe: New()}
-		t.open[inode] = f
+		t.open[node] = f
 	}
 	f.users++
 	t.mu.Unlock()
 	e, err := f.OpenFifo(c, flags)
 	if err != nil {
-		t.put(inode)
+		t.put(node)
 		return nil, err
 	}
-	return &fifoEnd{e, t, inode}, nil
+	return &fifoEnd{e, t, node}, nil
 }
 
 // Release implements vfs.FileOps.
 func (e *fifoEnd) Release() {
 	e.End.Release()
 	if e.table != nil {
-		e.table.put(e.inode)
+		e.table.put(e.node)
 	}
 }
 
-func (t *fifos) put(inode vfs.Inode) {
+func (t *fifos) put(node any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.open[inode]
+	f := t.open[node]
 	if f.users--; f.users == 0 {
-		delete(t.open, inode)
+		delete(t.open, node)
 	}
 }
 

@@ -138,15 +138,16 @@ func (e *fifoEnd) BindPath(at vfs.Path) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.open[at.Inode()]
+	node := vfs.Node(at.Inode())
+	f := t.open[node]
 	if f == nil {
 		f = &fifo{Pipe: e.p}
-		t.open[at.Inode()] = f
+		t.open[node] = f
 	}
 	if f.Pipe != e.p {
 		return errFifo
 	}
 	f.users++
-	e.table, e.inode = t, at.Inode()
+	e.table, e.node = t, node
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"runsc/pkg/imagefmt"
@@ -24,8 +25,11 @@ const metaID image.ID = 1 << 62
 // Options say what is saved and how.
 type Options struct {
 	Containers []*kernel.Container
-	Memory     *mem.File
-	Caller     vfs.Caller
+	// Others are the sandbox's other containers: they stand still for the cut
+	// too, since they may change what the image has of shared objects.
+	Others []*kernel.Container
+	Memory *mem.File
+	Caller vfs.Caller
 	// Kernel, Index and Pages are the files of the image, empty.
 	Kernel, Index, Pages *os.File
 	// Validate records sizes and times of open host files.
@@ -50,7 +54,7 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	}
 	defer snap.Close()
 	started := time.Now()
-	resume, err := stop(ctx, o)
+	resume, err := stop(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,7 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	if err := snap.Begin(set); err != nil {
 		return nil, fmt.Errorf("cannot begin a snapshot of memory: %w", err)
 	}
-	swapAll(o.Containers)
+	swapAll(o)
 	if o.LeavePaused {
 		for _, c := range o.Containers {
 			if err := c.Pause(ctx); err != nil {
@@ -89,21 +93,32 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	return m, nil
 }
 
-// stop stops all containers; the function returned lets them run on.
-func stop(ctx context.Context, o Options) (resume func(), err error) {
-	for i, c := range o.Containers {
-		if err := c.StopForSave(ctx); err != nil {
-			for _, c := range o.Containers[:i] {
-				c.ResumeAfterSave()
-			}
-			return nil, fmt.Errorf("cannot stop container %s: %w", c.ID(), err)
-		}
-	}
-	return func() {
-		for _, c := range o.Containers {
+// stop stops all containers; the function returned lets them run on. A pod's
+// image lacks those that have ended meanwhile.
+func stop(ctx context.Context, o *Options) (resume func(), err error) {
+	var stopped []*kernel.Container
+	resume = func() {
+		for _, c := range stopped {
 			c.ResumeAfterSave()
 		}
-	}, nil
+	}
+	list := slices.Concat(o.Containers, o.Others)
+	named, in := o.Containers[0], o.Containers
+	for i, c := range list {
+		err := c.StopForSave(ctx)
+		if err == kernel.ErrNotRunning && c != named {
+			if i < len(in) {
+				o.Containers = slices.DeleteFunc(slices.Clone(o.Containers), func(x *kernel.Container) bool { return x == c })
+			}
+			continue
+		}
+		if err != nil {
+			resume()
+			return nil, fmt.Errorf("cannot stop container %s: %w", c.ID(), err)
+		}
+		stopped = append(stopped, c)
+	}
+	return resume, nil
 }
 
 // saveRecords makes kernel.img, in memory: the tasks stand still.
@@ -112,6 +127,19 @@ func saveRecords(o Options) ([]byte, *mem.FrameSet, error) {
 	w := image.NewWriter(&out)
 	set := &mem.FrameSet{}
 	env := &kernel.SaveEnv{SaveEnv: &vfs.SaveEnv{Saver: image.NewSaver(w), Frames: set, Caller: o.Caller, Validate: o.Validate}}
+	for _, c := range o.Others {
+		for _, ns := range c.MountNamespaces() {
+			if env.Outside == nil {
+				env.Outside = map[*vfs.Namespace]string{}
+			}
+			env.Outside[ns] = c.ID()
+		}
+	}
+	for _, c := range o.Containers {
+		for _, ns := range c.MountNamespaces() {
+			delete(env.Outside, ns)
+		}
+	}
 	for _, c := range o.Containers {
 		if err := c.Save(env); err != nil {
 			return nil, nil, fmt.Errorf("container %s: %w", c.ID(), err)
@@ -134,13 +162,14 @@ func saveRecords(o Options) ([]byte, *mem.FrameSet, error) {
 }
 
 // swapAll takes the access to the snapshot's memory from all tasks of the
-// containers, those made by exec too.
-func swapAll(containers []*kernel.Container) {
+// containers, those made by exec too, and from those of others that share
+// memory.
+func swapAll(o Options) {
 	seen := map[*mm.MM]bool{}
-	for _, c := range containers {
+	for i, c := range slices.Concat(o.Containers, o.Others) {
 		for _, tg := range c.Processes() {
 			tg.WithMM(func(m *mm.MM) {
-				if !seen[m] {
+				if !seen[m] && (i < len(o.Containers) || m.SharesFrames()) {
 					seen[m] = true
 					m.SwapForSnapshot()
 				}

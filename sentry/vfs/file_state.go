@@ -116,7 +116,7 @@ func RestoreFile(e *RestoreEnv, id image.ID) (*File, error) {
 		}
 		f, err := restoreFile(e, &rec)
 		if err == nil {
-			e.Cleanup(f.DecRef)
+			e.Hold(id, f.DecRef)
 		}
 		return f, err
 	})
@@ -197,6 +197,18 @@ func (e *RestoreEnv) takeOps(ref image.Ref) (FileOps, error) {
 	}
 	e.taken[ref.ID] = true
 	return ops, nil
+}
+
+// DropOps releases operations that were made for a description which never
+// came.
+func (e *RestoreEnv) DropOps(ref image.Ref) {
+	if ops, ok := image.Object[FileOps](e.Restorer, ref.ID); ok && !e.taken[ref.ID] {
+		if e.taken == nil {
+			e.taken = map[image.ID]bool{}
+		}
+		e.taken[ref.ID] = true
+		ops.Release()
+	}
 }
 
 // reopen opens what is at p as it was open: permissions were checked then.

@@ -97,12 +97,26 @@ func (e *RestoreEnv) restoreLocks() error {
 			return err
 		}
 		for i := range rec.Locks {
+			if e.locked[i] || e.Needed != nil && !e.lockersHere(&rec.Locks[i]) {
+				continue
+			}
+			if e.locked == nil {
+				e.locked = map[int]bool{}
+			}
+			e.locked[i] = true
 			if err := e.restoreLock(&rec.Locks[i]); err != nil {
 				return fmt.Errorf("lock %d of the image: %w", i, err)
 			}
 		}
 	}
 	return nil
+}
+
+// lockersHere tells whether what a lock belongs to was restored.
+func (e *RestoreEnv) lockersHere(rec *image.Lock) bool {
+	_, file := image.Object[*File](e.Restorer, rec.File)
+	_, table := image.Object[*FDTable](e.Restorer, rec.Table)
+	return file && (table || rec.Table == 0)
 }
 
 func (e *RestoreEnv) restoreLock(rec *image.Lock) error {

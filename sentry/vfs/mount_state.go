@@ -42,6 +42,10 @@ func saveMount(e *SaveEnv, m *Mount) (image.ID, error) {
 		return id, nil
 	}
 	mounts.RLock()
+	if name, outside := e.Outside[m.ns]; outside {
+		mounts.RUnlock()
+		return 0, fmt.Errorf("it is a file of container %q, which is not in the image", name)
+	}
 	rec := image.Mount{ID: id, Number: m.id, Flags: uint32(m.Flags()),
 		Peer: m.prop.peer, Master: m.prop.master, Unbindable: m.prop.unbindable}
 	parent, point := m.parent, m.mountpoint
@@ -97,7 +101,7 @@ func restoreSuperblock(e *RestoreEnv, id image.ID) (*Superblock, error) {
 		sb := newSuperblock(fs)
 		sb.readOnly.Store(rec.ReadOnly)
 		sb.flags.Store(rec.Flags & superFlagMask)
-		e.Cleanup(sb.decRef)
+		e.Hold(id, sb.decRef)
 		return sb, nil
 	})
 }
@@ -145,7 +149,7 @@ func restoreNamespace(e *RestoreEnv, rec *image.MountNamespace) (*Namespace, err
 		defer root.DecRef()
 		return nil, fmt.Errorf("mount namespace %d of the image is not one tree", rec.ID)
 	}
-	e.Cleanup(ns.DecRef)
+	e.Hold(rec.ID, ns.DecRef)
 	return ns, nil
 }
 
@@ -164,6 +168,11 @@ func restoreMount(e *RestoreEnv, id image.ID) (*Mount, error) {
 		var rec image.Mount
 		if err := e.Get(image.KindMount, id, &rec); err != nil {
 			return nil, err
+		}
+		if e.Absent != nil {
+			if name, absent := e.Absent(id); absent {
+				return nil, fmt.Errorf("it leads to a file of container %q of the image, which was not restored before", name)
+			}
 		}
 		var parent *Mount
 		if rec.Parent != 0 {
@@ -206,7 +215,7 @@ func (e *RestoreEnv) attach(rec *image.Mount, sb *Superblock, root *Dentry, pare
 	m := newMount(sb, root, MountFlags(rec.Flags))
 	m.keepNumber(rec.Number, e)
 	m.setPropLocked(propagation{peer: e.group(rec.Peer), master: e.group(rec.Master), unbindable: rec.Unbindable})
-	e.Cleanup(func() { e.dropMount(m) })
+	e.Hold(rec.ID, func() { e.dropMount(m) })
 	if parent != nil {
 		m.IncRef()
 		m.attachLocked(Path{parent, point})

@@ -201,7 +201,7 @@ func restoreUnlinked(e *RestoreEnv, id image.ID) (*Dentry, error) {
 		if rec.Linkable {
 			d.state.Or(dentryLinkable)
 		}
-		e.Cleanup(d.DecRef)
+		e.Hold(id, d.DecRef)
 		return d, nil
 	})
 }

@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"runsc/sentry/clock"
@@ -58,6 +59,8 @@ type SaveEnv struct {
 	Caller Caller
 	// Validate records size and time of open host files.
 	Validate bool
+	// Outside names the containers whose mounts cannot be in the image.
+	Outside map[*Namespace]string
 	// TaskID numbers the task that a file belongs to (a signalfd); 0 if it is
 	// not in the image.
 	TaskID func(task any) image.ID
@@ -106,7 +109,8 @@ type FrameTaker interface {
 	Take(r mem.Range) ([]mem.Range, error)
 }
 
-// RestoreEnv is what the parts of a restore share. Finish or Abort ends it.
+// RestoreEnv is what the parts of a restore share. Finish or Abort ends it. An
+// image of several containers may be restored in stages, each ended by Settle.
 type RestoreEnv struct {
 	*image.Restorer
 	Memory  *mem.File
@@ -128,10 +132,18 @@ type RestoreEnv struct {
 	// Task returns the restored task with a number; it is called from Finish.
 	Task     func(id image.ID) (any, error)
 	Validate bool
+	// Needed tells whether a later stage needs an object; nil: there is none.
+	Needed func(id image.ID) bool
+	// Absent names the container that a mount belongs to if it is of a later
+	// stage.
+	Absent func(mount image.ID) (string, bool)
 
 	depth     int
 	later     []func() error
 	cleanup   []func()
+	held      []heldObject
+	waiting   []waitingPath
+	locked    map[int]bool // locks of the image that were taken
 	undo      []func()
 	owned     map[image.ID]bool
 	loose     map[image.ID]Filesystem // those that nobody releases
@@ -149,9 +161,39 @@ type RestoreEnv struct {
 // Later calls fn from Finish, when all objects exist.
 func (e *RestoreEnv) Later(fn func() error) { e.later = append(e.later, fn) }
 
-// Cleanup calls fn at the end, whether the restore succeeds or not: for the
-// references that the environment itself holds.
+// Cleanup calls fn at the end of the stage, whether the restore succeeds or
+// not: for the references that the environment itself holds.
 func (e *RestoreEnv) Cleanup(fn func()) { e.cleanup = append(e.cleanup, fn) }
+
+// heldObject is an object that the environment has a reference to.
+type heldObject struct {
+	id   image.ID
+	drop func()
+}
+
+// Hold is Cleanup for an object that may have another number of users when a
+// later stage asks for it: it is kept as long as one needs it.
+func (e *RestoreEnv) Hold(id image.ID, drop func()) { e.held = append(e.held, heldObject{id, drop}) }
+
+func (e *RestoreEnv) needed(id image.ID) bool { return e.Needed != nil && e.Needed(id) }
+
+// waitingPath is a path that leads into a container of a later stage.
+type waitingPath struct {
+	mount image.ID
+	fn    func() error
+}
+
+// WhenReachable calls fn now, or in the stage that brings the mount of the
+// path.
+func (e *RestoreEnv) WhenReachable(p image.Path, fn func() error) error {
+	if e.Absent != nil {
+		if _, absent := e.Absent(p.Mount); absent {
+			e.waiting = append(e.waiting, waitingPath{p.Mount, fn})
+			return nil
+		}
+	}
+	return fn()
+}
 
 // Undo calls fn at the end of a restore that fails: for what an object that
 // nobody releases has put into tables.
@@ -160,6 +202,20 @@ func (e *RestoreEnv) Undo(fn func()) { e.undo = append(e.undo, fn) }
 // Finish does what was put off and drops the references of the environment.
 // Nothing is restored after it. On an error the caller drops what it has.
 func (e *RestoreEnv) Finish() error {
+	err := e.Settle()
+	e.Abort()
+	return err
+}
+
+// Settle ends a stage: it does what was put off and drops the references that
+// no later stage needs. On an error the caller drops what it has.
+func (e *RestoreEnv) Settle() error {
+	waiting := e.waiting
+	e.waiting = nil
+	for _, w := range waiting {
+		w := w
+		e.Later(func() error { return e.WhenReachable(image.Path{Mount: w.mount}, w.fn) })
+	}
 	var err error
 	for err == nil && len(e.later) > 0 {
 		fn := e.later[0]
@@ -169,23 +225,45 @@ func (e *RestoreEnv) Finish() error {
 	if err == nil {
 		err = e.restoreLocks()
 	}
-	e.done = err == nil
-	e.Abort()
+	e.endStage(err == nil)
 	return err
 }
 
+// Cancel ends a stage that failed.
+func (e *RestoreEnv) Cancel() { e.endStage(false) }
+
 // Abort drops the references of the environment.
 func (e *RestoreEnv) Abort() {
+	e.Needed = nil
+	e.waiting = nil
+	e.endStage(e.done)
+}
+
+// endStage drops what no later stage needs.
+func (e *RestoreEnv) endStage(done bool) {
+	e.done = done
 	for i := len(e.cleanup) - 1; i >= 0; i-- {
 		e.cleanup[i]()
 	}
-	for _, fs := range e.loose {
-		fs.Release()
+	var keep []heldObject
+	for i := len(e.held) - 1; i >= 0; i-- {
+		if h := e.held[i]; e.needed(h.id) {
+			keep = append(keep, h)
+		} else {
+			h.drop()
+		}
 	}
-	for i := len(e.undo) - 1; i >= 0 && !e.done; i-- {
+	slices.Reverse(keep)
+	for id, fs := range e.loose {
+		if !e.needed(id) {
+			delete(e.loose, id)
+			fs.Release()
+		}
+	}
+	for i := len(e.undo) - 1; i >= 0 && !done; i-- {
 		e.undo[i]()
 	}
-	e.later, e.cleanup, e.loose, e.undo = nil, nil, nil, nil
+	e.held, e.later, e.cleanup, e.undo, e.mappables, e.started = keep, nil, nil, nil, nil, false
 }
 
 // maxDepth bounds how deeply records may refer to one another.

@@ -111,3 +111,18 @@ func claimAnonDev(dev uint64) bool {
 	a.claimed[n] = true
 	return true
 }
+
+// Noder is implemented by inodes that are not the only ones for their file:
+// several file systems of the sandbox show it.
+type Noder interface {
+	// Node is the same, and comparable, for all inodes of the file.
+	Node() any
+}
+
+// Node is what sockets and fifos go by, to be found by who opens their inode.
+func Node(i Inode) any {
+	if n, ok := i.(Noder); ok {
+		return n.Node()
+	}
+	return i
+}

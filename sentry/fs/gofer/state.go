@@ -44,6 +44,10 @@ func (i *inode) KeepNumber(ino uint64) {
 // HostBacked implements vfs.HostBacked.
 func (i *inode) HostBacked() bool { return true }
 
+// Node implements vfs.Noder: all mounts of a host file are one file to those
+// who rendezvous at it.
+func (i *inode) Node() any { return i.key }
+
 // names returns the way from the root; false for a file without a name.
 func (i *inode) names() (string, bool) {
 	var parts []string
@@ -286,7 +290,7 @@ func restoreInode(e *vfs.RestoreEnv, rec *image.GoferInode) (object, error) {
 		}
 		o = next.(object)
 	}
-	e.Cleanup(o.DecRef)
+	e.Hold(rec.ID, o.DecRef)
 	i := o.base()
 	if i.typ != rec.Mode&unix.S_IFMT {
 		return nil, fmt.Errorf("mount at %q: %q is of another type now", fs.destination, "/"+rec.Names)

@@ -295,7 +295,7 @@ func restoreNode(e *vfs.RestoreEnv, rec *image.OverlayInode) (_ overNode, err er
 		o = newNode(sys, fs.root, "", up, lower, mode)
 	}
 	o.base().orphan.Store(rec.Orphan)
-	e.Cleanup(o.DecRef)
+	e.Hold(rec.ID, o.DecRef)
 	return o, nil
 }
 

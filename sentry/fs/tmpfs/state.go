@@ -236,7 +236,7 @@ func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (_ *FS, err error) {
 	} else {
 		fs.dev = e.KeepDev(rec.Dev)
 	}
-	e.Cleanup(func() { fs.restored = nil })
+	e.Hold(rec.ID, func() { fs.restored = nil })
 	fs.root.IncRef() // Release drops it
 	return fs, nil
 }
@@ -351,7 +351,7 @@ func (fs *FS) restoreInode(e *vfs.RestoreEnv, rec *image.TmpfsInode) (node, erro
 	fs.inodes.Add(1)
 	inodeKind.Born()
 	fs.restored[rec.ID] = n
-	e.Cleanup(func() { put(n) })
+	e.Hold(rec.ID, func() { put(n) })
 	if f, ok := n.(*file); ok {
 		if err := f.restorePages(e, rec); err != nil {
 			return nil, fmt.Errorf("file %d of the image: %w", rec.ID, err)

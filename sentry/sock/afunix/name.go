@@ -21,8 +21,8 @@ var names struct {
 	mu sync.Mutex
 	// mu guards:
 	abstract map[string]*Socket
-	nodes    map[vfs.Inode]*Socket
-	last     uint32 // autobind's last number
+	nodes    map[any]*Socket // by vfs.Node
+	last     uint32          // autobind's last number
 }
 
 // parseAddr checks a sockaddr_un and splits it: abstract is set for a name
@@ -89,9 +89,9 @@ func (s *Socket) Bind(c vfs.Caller, fs *vfs.FSContext, addr []byte) error {
 	names.mu.Lock()
 	defer names.mu.Unlock()
 	if names.nodes == nil {
-		names.nodes = make(map[vfs.Inode]*Socket)
+		names.nodes = make(map[any]*Socket)
 	}
-	names.nodes[path.Inode()] = s
+	names.nodes[vfs.Node(path.Inode())] = s
 	return nil
 }
 
@@ -143,8 +143,8 @@ func (s *Socket) unbindLocked() vfs.Path {
 		delete(names.abstract, s.name)
 	}
 	path := s.path
-	if path.Ok() && names.nodes[path.Inode()] == s {
-		delete(names.nodes, path.Inode())
+	if path.Ok() && names.nodes[vfs.Node(path.Inode())] == s {
+		delete(names.nodes, vfs.Node(path.Inode()))
 	}
 	s.name, s.path = "", vfs.Path{}
 	return path
@@ -179,7 +179,7 @@ func find(c vfs.Caller, fs *vfs.FSContext, addr []byte) (*Socket, error) {
 	}
 	names.mu.Lock()
 	defer names.mu.Unlock()
-	if s := names.nodes[path.Inode()]; s != nil {
+	if s := names.nodes[vfs.Node(path.Inode())]; s != nil {
 		return s, nil
 	}
 	return nil, unix.ECONNREFUSED

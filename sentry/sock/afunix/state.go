@@ -118,15 +118,13 @@ func restore(e *vfs.RestoreEnv, rec *image.UnixSocket) (*Socket, error) {
 
 // restoreName enters the socket where others find it.
 func (s *Socket) restoreName(e *vfs.RestoreEnv, rec *image.UnixSocket) error {
-	path, err := vfs.RestorePath(e, rec.Path)
-	if err != nil {
+	if err := e.WhenReachable(rec.Path, func() error { return s.restorePath(e, rec) }); err != nil {
 		return err
 	}
 	names.mu.Lock()
 	defer names.mu.Unlock()
 	if rec.Name != "" {
 		if names.abstract[rec.Name] != nil {
-			path.DecRef()
 			return fmt.Errorf("the abstract socket address %q is in use in this sandbox", rec.Name)
 		}
 		if names.abstract == nil {
@@ -134,14 +132,23 @@ func (s *Socket) restoreName(e *vfs.RestoreEnv, rec *image.UnixSocket) error {
 		}
 		names.abstract[rec.Name], s.name = s, rec.Name
 	}
-	if path.Ok() {
-		s.path = path
-		if names.nodes == nil {
-			names.nodes = make(map[vfs.Inode]*Socket)
-		}
-		if names.nodes[path.Inode()] == nil {
-			names.nodes[path.Inode()] = s
-		}
+	return nil
+}
+
+// restorePath gives the socket the node that it is bound to.
+func (s *Socket) restorePath(e *vfs.RestoreEnv, rec *image.UnixSocket) error {
+	path, err := vfs.RestorePath(e, rec.Path)
+	if err != nil || !path.Ok() {
+		return err
+	}
+	names.mu.Lock()
+	defer names.mu.Unlock()
+	s.path = path
+	if names.nodes == nil {
+		names.nodes = make(map[any]*Socket)
+	}
+	if names.nodes[vfs.Node(path.Inode())] == nil {
+		names.nodes[vfs.Node(path.Inode())] = s
 	}
 	return nil
 }
