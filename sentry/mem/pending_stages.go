@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-
 	"runsc/sentry/image"
 )
 
@@ -206,4 +205,3 @@ func (fm *FrameMap) Watch(done func(error)) {
 		done(err)
 	}
 }
-
