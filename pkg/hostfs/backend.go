@@ -101,7 +101,8 @@ type Backend interface {
 	// socket listens.
 	Bind(dir int, name string, typ int, a *NewAttr, stx *unix.Statx_t) (fd int, err error)
 
-	// Inotify returns the descriptor from which events of watches are read.
+	// Inotify returns the descriptor from which the events of watches that are
+	// added from now on are read.
 	Inotify() (fd int, err error)
 	// Watch adds a watch on t to it and returns its number.
 	Watch(t Target, mask uint32) (wd int, err error)

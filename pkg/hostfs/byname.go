@@ -87,32 +87,28 @@ func (l *Local) Bind(dir int, name string, typ int, a *NewAttr, stx *unix.Statx_
 func (l *Local) Inotify() (int, error) {
 	l.watchMu.Lock()
 	defer l.watchMu.Unlock()
-	if err := l.startLocked(); err != nil {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
 		return -1, err
 	}
-	return unix.FcntlInt(uintptr(l.inotify), unix.F_DUPFD_CLOEXEC, 0)
-}
-
-func (l *Local) startLocked() error {
+	theirs, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
 	if l.inotify >= 0 {
-		return nil
+		unix.Close(l.inotify)
 	}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err == nil {
-		l.inotify = fd
-	}
-	return err
+	l.inotify = fd
+	return theirs, nil
 }
 
 // Watch implements Backend.
 func (l *Local) Watch(t Target, mask uint32) (wd int, err error) {
-	if l.procSelfFD < 0 {
-		return -1, unix.EOPNOTSUPP
-	}
 	l.watchMu.Lock()
 	defer l.watchMu.Unlock()
-	if err := l.startLocked(); err != nil {
-		return -1, err
+	if l.procSelfFD < 0 || l.inotify < 0 {
+		return -1, unix.EOPNOTSUPP
 	}
 	err = inDirectory(l.procSelfFD, func() error {
 		wd, err = unix.InotifyAddWatch(l.inotify, strconv.Itoa(t.FD), mask)

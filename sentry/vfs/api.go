@@ -166,6 +166,13 @@ type Revalidator interface {
 	Revalidate(c Caller, name string, child Inode) (bool, error)
 }
 
+// Prefetcher is implemented by directories of file systems where each lookup is
+// an exchange with another process (Superblock.prefetch): a walk says which names
+// it is about to look up, one in the other, and with nil that it is over.
+type Prefetcher interface {
+	Prefetch(c Caller, names []string)
+}
+
 // Symlink is implemented by symbolic links.
 type Symlink interface {
 	Inode

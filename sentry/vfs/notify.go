@@ -33,19 +33,39 @@ var watches struct {
 
 var renameCookie atomic.Uint32
 
+// RenameCookie returns a new cookie that joins the two halves of a rename.
+func RenameCookie() uint32 { return renameCookie.Add(1) }
+
+// OutsideWatcher is implemented by inodes that others than this kernel change
+// (files of the host): it is told of each watch that begins or ends, and reports
+// changes from outside with NotifyOutside.
+type OutsideWatcher interface {
+	WatchOutside(on bool)
+}
+
+// NotifyOutside reports an event on inode that the file system has learnt of.
+func NotifyOutside(inode Inode, mask, cookie uint32, name string) {
+	if watches.n.Load() != 0 {
+		notifyInode(inode, mask, cookie, name)
+	}
+}
+
 // AddWatch registers w on the inode at p for the events of mask.
 func AddWatch(p Path, mask uint32, w Watcher) *Watch {
 	p.IncRef()
 	x := &Watch{watcher: w, path: p}
 	x.mask.Store(mask)
 	watches.mu.Lock()
-	defer watches.mu.Unlock()
 	if watches.at == nil {
 		watches.at = make(map[Inode][]*Watch)
 	}
 	watches.at[p.Inode()] = append(watches.at[p.Inode()], x)
 	watches.n.Add(1)
 	p.Mount.watched.Add(1)
+	watches.mu.Unlock()
+	if o, ok := p.Inode().(OutsideWatcher); ok {
+		o.WatchOutside(true)
+	}
 	return x
 }
 
@@ -78,6 +98,9 @@ func (x *Watch) Remove() {
 	}
 	watches.mu.Unlock()
 	if found {
+		if o, ok := inode.(OutsideWatcher); ok {
+			o.WatchOutside(false)
+		}
 		watches.n.Add(-1)
 		x.path.Mount.watched.Add(-1)
 		x.path.DecRef()

@@ -14,10 +14,12 @@ var superblockKind = ref.NewKind("vfs.superblock")
 // Superblock is a Filesystem in use: its dentry tree and the locks of that.
 type Superblock struct {
 	// immutable after newSuperblock:
-	fs     Filesystem      `save:"rec"`
-	policy CachePolicy     `save:"rebuilt"`
-	root   *Dentry         `save:"rebuilt"`
-	anon   *anonFilesystem `save:"rebuilt"` // set for the superblock of things without a path
+	fs     Filesystem  `save:"rec"`
+	policy CachePolicy `save:"rebuilt"`
+	// prefetch is set if the directories are Prefetchers that mean it.
+	prefetch bool            `save:"rebuilt"`
+	root     *Dentry         `save:"rebuilt"`
+	anon     *anonFilesystem `save:"rebuilt"` // set for the superblock of things without a path
 
 	refs ref.Count `save:"rebuilt"` // one for each Mount
 
@@ -50,6 +52,9 @@ func (sb *Superblock) setFlags(set, mask uint32) {
 func newSuperblock(fs Filesystem) *Superblock {
 	sb := &Superblock{fs: fs, policy: fs.Cache()}
 	sb.refs.Init()
+	if p, ok := fs.(interface{ Prefetches() bool }); ok {
+		sb.prefetch = p.Prefetches()
+	}
 	sb.root = newDentry(sb, nil, "", fs.Root())
 	superblockKind.Born()
 	return sb

@@ -71,6 +71,8 @@ type walker struct {
 	slash bool   // last was followed by a slash
 	links int
 	seq   uint64
+	ahead int        // steps that the last prefetch has covered
+	pre   Prefetcher // told when the walk is over
 }
 
 // init sets w to the start of at. After it succeeded, done must be called.
@@ -113,6 +115,7 @@ func (w *walker) init(c Caller, at *At) error {
 }
 
 func (w *walker) done() {
+	w.endPrefetch()
 	w.cur.DecRef()
 	w.root.DecRef()
 }
@@ -120,6 +123,7 @@ func (w *walker) done() {
 // take returns cur as a new reference and ends the walk.
 func (w *walker) take() Path {
 	p := w.cur
+	w.endPrefetch()
 	w.root.DecRef()
 	w.root, w.cur = Path{}, Path{}
 	return p
@@ -191,6 +195,9 @@ func (w *walker) step(name string, follow bool) (more bool, err error) {
 	if len(name) > nameMax {
 		return false, unix.ENAMETOOLONG
 	}
+	if w.cur.Dentry.sb.prefetch {
+		w.prefetch(name)
+	}
 	ch, err := w.cur.Dentry.lookup(w.c, name)
 	if err != nil {
 		return false, err
@@ -199,6 +206,49 @@ func (w *walker) step(name string, follow bool) (more bool, err error) {
 		return false, unix.ENOENT
 	}
 	return w.into(ch, follow)
+}
+
+// maxPrefetch bounds the names of a prefetch.
+const maxPrefetch = 64
+
+// prefetch tells a file system where lookups are dear what comes after name.
+func (w *walker) prefetch(name string) {
+	if w.ahead > 0 {
+		w.ahead--
+		return
+	}
+	d := w.cur.Dentry
+	if d.sb.policy == CacheAll {
+		if ch := d.cached(name); ch != nil {
+			ch.DecRef()
+			return
+		}
+	}
+	names := []string{name}
+	for s := range strings.SplitSeq(w.rest, "/") {
+		if s == ".." || len(s) > nameMax || len(names) == maxPrefetch {
+			break
+		}
+		if s != "" && s != "." {
+			names = append(names, s)
+		}
+	}
+	p, ok := d.dir.(Prefetcher)
+	if !ok || len(names) < 2 {
+		return
+	}
+	if w.pre != nil && w.pre != p {
+		w.pre.Prefetch(w.c, nil)
+	}
+	p.Prefetch(w.c, names)
+	w.pre, w.ahead = p, len(names)-1
+}
+
+func (w *walker) endPrefetch() {
+	if w.pre != nil {
+		w.pre.Prefetch(w.c, nil)
+		w.pre = nil
+	}
 }
 
 // mayLookup checks that cur may be searched.
@@ -213,6 +263,7 @@ func (w *walker) mayLookup() error {
 // place: through mounts on it, or along the symlink that it is.
 func (w *walker) into(ch *Dentry, follow bool) (more bool, err error) {
 	if ch.mounted.Load() > 0 {
+		w.ahead = 0
 		from := w.cur.Mount
 		w.cur.Mount.IncRef()
 		next := cross(Path{from, ch})
@@ -269,7 +320,7 @@ func (w *walker) follow(ch *Dentry) (more bool, err error) {
 	if w.slash && w.rest == "" {
 		target += "/"
 	}
-	w.rest = target + w.rest
+	w.rest, w.ahead = target+w.rest, 0
 	return true, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/hostfs"
+	"runsc/pkg/waitq"
 	"runsc/sentry/vfs"
 )
 
@@ -45,6 +46,8 @@ type Client struct {
 	remote  Remote
 	numbers *Numbers
 	fds     *fdCache
+
+	notifier *notifier
 }
 
 // NewClient returns a client. It clears the process's umask: the guest's is
@@ -57,12 +60,16 @@ func NewClient(o ClientOptions) *Client {
 	if o.Backend == nil {
 		o.Backend = hostfs.NewLocal(o.ProcSelfFD)
 	}
-	return &Client{
+	cl := &Client{
 		backend: o.Backend,
 		numbers: NewNumbers(o.Policy, o.Key, vfs.NewAnonDev),
 		fds:     newFDCache(o.IdleFDs, o.Backend),
 		remote:  o.Gofer,
+
+		notifier: newNotifier(o.Backend),
 	}
+	cl.fds.notifier = cl.notifier
+	return cl
 }
 
 // Coherence says who else changes the files of a mount.
@@ -103,6 +110,10 @@ type Filesystem struct {
 	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
 	inodes map[inodeKey]object `save:"none: a cache"` // those in use
+
+	aheadMu sync.Mutex `save:"none: not held at a stop"`
+	// aheadMu guards what walks that are under way have read:
+	ahead map[*waitq.Waiter][]found `save:"none: a cache"`
 }
 
 // New returns the file system of a donated root, which is a directory, or a
@@ -222,5 +233,5 @@ func (fs *Filesystem) Release() {
 // on shared mounts, where an idle one would hold on to a file that the host
 // has deleted.
 func (fs *Filesystem) put(h *handle) {
-	fs.client.fds.put(h, fs.exclusive || h.kind == byPath)
+	fs.client.fds.put(h, fs.exclusive || h.kind == byPath && !fs.client.notifier.watched(h.owner))
 }

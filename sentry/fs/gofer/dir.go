@@ -19,13 +19,8 @@ type special struct{ *inode }
 
 // Lookup implements vfs.Dir.
 func (d *dir) Lookup(c vfs.Caller, name string) (vfs.Inode, error) {
-	h, err := d.open(byPath)
-	if err != nil {
-		return nil, err
-	}
-	defer d.fs.put(h)
 	var stx unix.Statx_t
-	if err := d.fs.client.backend.Stat(h.target(), name, &stx); err != nil {
+	if err := d.lookup(c, name, &stx); err != nil {
 		return nil, err
 	}
 	o := d.fs.inode(d.inode, name, &stx)
@@ -38,17 +33,11 @@ func (d *dir) Revalidate(c vfs.Caller, name string, child vfs.Inode) (bool, erro
 	if d.fs.exclusive {
 		return true, nil
 	}
-	h, err := d.open(byPath)
-	if err == unix.ESTALE {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer d.fs.put(h)
 	var stx unix.Statx_t
-	err = d.fs.client.backend.Stat(h.target(), name, &stx)
+	err := d.lookup(c, name, &stx)
 	switch {
+	case err == unix.EMFILE || err == unix.ENFILE || err == unix.EIO:
+		return false, err
 	case err == unix.ENOENT:
 		return child == nil, nil
 	case err != nil:
@@ -94,6 +83,7 @@ func (d *dir) create(name string, a vfs.CreateAttr) (object, *handle, error) {
 	cl := d.fs.client
 	var stx unix.Statx_t
 	attr := newAttr(a)
+	defer cl.notifier.changing(place{d.inode, name}).done()
 	fd, err := cl.fds.retry(func() (int, error) { return cl.backend.Create(h.fd, name, &attr, &stx) })
 	if err != nil {
 		return nil, nil, err
@@ -116,6 +106,7 @@ func (d *dir) make(name string, a *hostfs.NewAttr) (vfs.Inode, error) {
 	}
 	defer d.fs.put(h)
 	cl := d.fs.client
+	defer cl.notifier.changing(place{d.inode, name}).done()
 	var stx unix.Statx_t
 	err = cl.backend.Make(h.fd, name, a, &stx)
 	if kind := a.Mode & unix.S_IFMT; err == unix.EPERM && cl.remote != nil && (kind == unix.S_IFCHR || kind == unix.S_IFBLK) {
@@ -170,6 +161,7 @@ func (d *dir) Link(c vfs.Caller, name string, target vfs.Inode) error {
 		}
 	}
 	defer d.fs.put(t)
+	defer d.fs.client.notifier.changing(place{d.inode, name}, place{i: i}).done()
 	if err := d.fs.client.backend.Link(t.target(), h.fd, name); err != nil {
 		return err
 	}
@@ -202,6 +194,7 @@ func (d *dir) remove(name string, child vfs.Inode, flags int) error {
 	defer d.fs.put(h)
 	i := child.(object).base()
 	i.pin()
+	defer d.fs.client.notifier.changing(place{d.inode, name}, place{i: i}).done()
 	if err := d.fs.client.backend.Unlink(h.fd, name, flags); err != nil {
 		if err != unix.ENOENT {
 			i.unpin()
@@ -236,6 +229,11 @@ func (d *dir) Rename(c vfs.Caller, name string, child vfs.Inode, newDir vfs.Dir,
 			victim.pin()
 		}
 	}
+	places := []place{{d.inode, name}, {to.inode, newName}, {i: child.(object).base()}}
+	if victim != nil {
+		places = append(places, place{i: victim})
+	}
+	defer d.fs.client.notifier.changing(places...).done()
 	if err := d.fs.client.backend.Rename(from.fd, name, dest.fd, newName, flags); err != nil {
 		if victim != nil && flags&unix.RENAME_EXCHANGE == 0 {
 			victim.unpin()

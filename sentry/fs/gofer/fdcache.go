@@ -41,7 +41,8 @@ type handle struct {
 // Those in use are bounded by what uses them (open files, running calls);
 // idle ones stay open up to a number, the longest idle is closed first.
 type fdCache struct {
-	backend hostfs.Backend
+	backend  hostfs.Backend
+	notifier *notifier
 
 	max   int // idle descriptors
 	limit int // descriptors in all
@@ -69,10 +70,14 @@ func newFDCache(max int, b hostfs.Backend) *fdCache {
 func (h *handle) target() hostfs.Target { return hostfs.Target{FD: h.fd, Data: h.kind != byPath} }
 
 // close closes what a kind of handle has.
-func (c *fdCache) close(k kind, fd int) {
-	if k == byPath {
+func (c *fdCache) close(k kind, fd int, owner *inode) {
+	switch k {
+	case byPath:
 		c.backend.Close(fd)
-	} else {
+	case forWrite:
+		defer c.notifier.changing(place{i: owner}).done() // IN_CLOSE_WRITE
+		unix.Close(fd)
+	default:
 		unix.Close(fd)
 	}
 }
@@ -116,7 +121,7 @@ func (c *fdCache) add(i *inode, k kind, fd int, writeOnly bool) *handle {
 	if h := i.handles[k]; h != nil && (writeOnly || !h.writeOnly) {
 		c.useLocked(h)
 		c.mu.Unlock()
-		c.close(k, fd)
+		c.close(k, fd, i)
 		return h
 	}
 	h := &handle{fd: fd, kind: k, owner: i, writeOnly: writeOnly, refs: 1}
@@ -151,7 +156,7 @@ func (c *fdCache) put(h *handle, keep bool) {
 	}
 	c.mu.Unlock()
 	if victim != nil {
-		c.close(victim.kind, victim.fd)
+		c.close(victim.kind, victim.fd, victim.owner)
 	}
 }
 
@@ -183,7 +188,7 @@ func (c *fdCache) drop(i *inode) {
 	}
 	c.mu.Unlock()
 	for _, h := range found[:n] {
-		c.close(h.kind, h.fd)
+		c.close(h.kind, h.fd, h.owner)
 	}
 }
 
@@ -198,7 +203,7 @@ func (c *fdCache) shrink() bool {
 	}
 	c.mu.Unlock()
 	for _, h := range found {
-		c.close(h.kind, h.fd)
+		c.close(h.kind, h.fd, h.owner)
 	}
 	return len(found) > 0
 }

@@ -94,6 +94,7 @@ func (f *regularFile) WriteAt(c vfs.Caller, file *vfs.File, src *mem.UserBuf, of
 	}
 	buf := ioBufs.Get().(*[]byte)
 	defer ioBufs.Put(buf)
+	defer f.i.changing().done()
 	defer f.i.stale()
 	flags := syncFlags(file)
 	done := 0
@@ -166,6 +167,7 @@ func (f *regularFile) Fsync(c vfs.Caller, dataOnly bool) error {
 
 // Fallocate implements vfs.Allocator.
 func (f *regularFile) Fallocate(c vfs.Caller, mode uint32, off, n int64) error {
+	defer f.i.changing().done()
 	defer f.i.stale()
 	for {
 		if err := unix.Fallocate(f.h.fd, mode, off, n); err != unix.EINTR {

@@ -42,6 +42,10 @@ type inode struct {
 	handles [kinds]*handle `save:"none: a cache"`
 	gone    bool           `save:"rebuilt"` // keeps no idle descriptor any more
 
+	// notifier.mu guards:
+	watchers int `save:"rebuilt"` // of guests
+	wd       int `save:"rebuilt"` // the host's watch, or -1
+
 	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
 	parent *inode  `save:"rec"` // nil for the root and a file without a known name
@@ -101,7 +105,7 @@ func (fs *Filesystem) inode(parent *inode, name string, stx *unix.Statx_t) objec
 		}
 		return o
 	}
-	i := &inode{fs: fs, key: key, dev: fs.client.numbers.device(key.dev), typ: uint32(stx.Mode) & unix.S_IFMT}
+	i := &inode{fs: fs, key: key, dev: fs.client.numbers.device(key.dev), typ: uint32(stx.Mode) & unix.S_IFMT, wd: -1}
 	i.refs.Store(1)
 	switch i.typ {
 	case unix.S_IFDIR:

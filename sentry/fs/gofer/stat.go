@@ -112,6 +112,7 @@ func (i *inode) setLocked(stx *unix.Statx_t) {
 
 // SetStat implements vfs.Inode.
 func (i *inode) SetStat(c vfs.Caller, s *vfs.SetStat) error {
+	defer i.changing().done()
 	defer i.stale()
 	if s.Size != nil {
 		if err := i.truncate(int64(*s.Size)); err != nil {

@@ -67,6 +67,7 @@ func (i *inode) Setxattr(c vfs.Caller, name string, value []byte, flags uint32) 
 	if !xattrAllowed(name) {
 		return unix.EOPNOTSUPP
 	}
+	defer i.changing().done()
 	defer i.stale()
 	return i.withXattrs(func(b hostfs.Backend, t hostfs.Target) error { return b.Setxattr(t, name, value, int(flags)) })
 }
@@ -93,6 +94,7 @@ func (i *inode) Removexattr(c vfs.Caller, name string) error {
 	if !xattrAllowed(name) {
 		return unix.EOPNOTSUPP
 	}
+	defer i.changing().done()
 	defer i.stale()
 	return i.withXattrs(func(b hostfs.Backend, t hostfs.Target) error { return b.Removexattr(t, name) })
 }
