@@ -129,6 +129,16 @@ type ThreadGroup struct {
 	CPULimit  *Timer       `cbor:"36,keyasint,omitempty"`
 	Timers    []PosixTimer `cbor:"37,keyasint,omitempty"`
 	NextTimer int32        `cbor:"38,keyasint,omitempty"`
+
+	// DeadIO and ChildIO are as IO of Task, of released threads and of
+	// waited-for children.
+	DeadIO  []int64 `cbor:"60,keyasint,omitempty"`
+	ChildIO []int64 `cbor:"61,keyasint,omitempty"`
+	// DumpFilter and Login are what was written to coredump_filter and
+	// loginuid: each plus one; SessionID goes with Login.
+	DumpFilter uint64 `cbor:"62,keyasint,omitempty"`
+	Login      uint64 `cbor:"63,keyasint,omitempty"`
+	SessionID  uint32 `cbor:"64,keyasint,omitempty"`
 }
 
 // Usage are resources used; times are in ns.
@@ -261,6 +271,8 @@ type Task struct {
 	Personality uint32 `cbor:"43,keyasint,omitempty"`
 	IOPrio      int32  `cbor:"44,keyasint,omitempty"`
 	THPDisable  bool   `cbor:"45,keyasint,omitempty"`
+	// IO are bytes read and written, and calls that read and wrote.
+	IO []int64 `cbor:"60,keyasint,omitempty"`
 }
 
 // FPState is what XSAVE stores: the legacy area, and the further components by

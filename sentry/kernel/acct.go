@@ -20,6 +20,7 @@ type accounting struct {
 	nivcsw    atomic.Int64 `save:"rec"`
 	minflt    atomic.Int64 `save:"rec"`
 	majflt    atomic.Int64 `save:"rec"`
+	io        ioCounters   `save:"rec"`
 }
 
 func (a *accounting) start(now int64) { a.last = now }
@@ -44,10 +45,11 @@ func (a *accounting) blocked(ns int64) {
 
 // usage is a sum of resources used (getrusage(2)).
 type usage struct {
-	user, sys      int64 `save:"rec"` // ns
-	minflt, majflt int64 `save:"rec"`
-	nvcsw, nivcsw  int64 `save:"rec"`
-	maxRSS         int64 `save:"rec"` // bytes
+	user, sys      int64   `save:"rec"` // ns
+	minflt, majflt int64   `save:"rec"`
+	nvcsw, nivcsw  int64   `save:"rec"`
+	maxRSS         int64   `save:"rec"` // bytes
+	io             IOUsage `save:"rec"`
 }
 
 func (u *usage) add(o usage) {
@@ -58,6 +60,7 @@ func (u *usage) add(o usage) {
 	u.nvcsw += o.nvcsw
 	u.nivcsw += o.nivcsw
 	u.maxRSS = max(u.maxRSS, o.maxRSS)
+	u.io.add(o.io)
 }
 
 // Rusage returns u as getrusage(2) does.
@@ -74,7 +77,7 @@ func (t *Task) use() usage {
 	a := &t.acct
 	u := usage{
 		user: a.user.Load(), sys: a.sys.Load(), minflt: a.minflt.Load(), majflt: a.majflt.Load(),
-		nvcsw: a.nvcsw.Load(), nivcsw: a.nivcsw.Load(),
+		nvcsw: a.nvcsw.Load(), nivcsw: a.nivcsw.Load(), io: a.io.load(),
 	}
 	if e := a.entered.Load(); e != 0 {
 		u.user += max(t.Now()-e, 0)

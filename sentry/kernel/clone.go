@@ -244,6 +244,7 @@ func (t *Task) forkGroup(flags uint64) *ThreadGroup {
 	tg.oomScoreAdj.Store(p.oomScoreAdj.Load())
 	tg.oomScoreAdjMin.Store(p.oomScoreAdjMin.Load())
 	tg.dumpable.Store(p.dumpable.Load())
+	tg.audit.inherit(&p.audit)
 	p.sigmu.Lock()
 	defer p.sigmu.Unlock()
 	h := p.sig.handlers

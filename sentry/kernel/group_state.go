@@ -15,6 +15,8 @@ func (s *containerSaver) groupRecord(tg *ThreadGroup) *image.ThreadGroup {
 		Subreaper: tg.subreaper, HasSubreaper: tg.hasSubreaper, StartTime: tg.startTime,
 		ChildTimes: usageRecord(tg.childTimes), DeadTimes: usageRecord(tg.deadTimes),
 		OOMScore: tg.oomScoreAdj.Load(), OOMScoreMin: tg.oomScoreAdjMin.Load(), Dumpable: tg.dumpable.Load(),
+		DeadIO: tg.deadTimes.io.record(), ChildIO: tg.childTimes.io.record(),
+		DumpFilter: tg.audit.dumpFilter.Load(), Login: tg.audit.login.Load(), SessionID: tg.audit.session.Load(),
 	}
 	if tg.exitState != exitNone {
 		rec.State = image.StateZombie
@@ -61,6 +63,11 @@ func (r *restored) makeGroup(id image.ID) (*ThreadGroup, error) {
 	tg.exitSignal, tg.waitStatus, tg.didExec = rec.ExitSignal, rec.WaitStatus, rec.DidExec
 	tg.subreaper, tg.hasSubreaper = rec.Subreaper, rec.HasSubreaper
 	tg.childTimes, tg.deadTimes = restoredUsage(rec.ChildTimes), restoredUsage(rec.DeadTimes)
+	tg.deadTimes.io, tg.childTimes.io = restoredIO(rec.DeadIO), restoredIO(rec.ChildIO)
+	tg.audit.dumpFilter.Store(min(rec.DumpFilter, 1<<32))
+	tg.audit.login.Store(min(rec.Login, 1<<32))
+	tg.audit.session.Store(rec.SessionID)
+	tg.k.keepSession(rec.SessionID)
 	tg.oomScoreAdj.Store(min(max(rec.OOMScore, -oomAdjMax), oomAdjMax))
 	tg.oomScoreAdjMin.Store(min(max(rec.OOMScoreMin, -oomAdjMax), oomAdjMax))
 	tg.dumpable.Store(rec.Dumpable)

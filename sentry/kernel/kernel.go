@@ -62,11 +62,12 @@ type Kernel struct {
 	taskWG sync.WaitGroup
 
 	// atomic
-	start      atomic.Int64  // monotonic ns at boot, for uptime
-	nextSerial atomic.Uint64 // serial numbers of timers and namespaces
-	nTasks     atomic.Int64  // tasks not yet released
-	nLive      atomic.Int64  // task goroutines
-	nRunning   atomic.Int64  // tasks not blocked, for the load average
+	start       atomic.Int64  // monotonic ns at boot, for uptime
+	nextSerial  atomic.Uint64 // serial numbers of timers and namespaces
+	nextSession atomic.Uint32 // the last audit session
+	nTasks      atomic.Int64  // tasks not yet released
+	nLive       atomic.Int64  // task goroutines
+	nRunning    atomic.Int64  // tasks not blocked, for the load average
 }
 
 // New returns a kernel without containers.

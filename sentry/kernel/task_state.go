@@ -39,7 +39,7 @@ func (s *containerSaver) taskRecord(t *Task) *image.Task {
 		ID: s.e.Known(t), Group: s.e.Known(t.tg), PID: s.pidID(t.PID()), Killed: t.killed.Load(),
 		PDeathSig: t.pdeathSig, Usage: usageRecord(t.use()), StartTime: t.startTime,
 		TimerSlack: m.timerSlack.Load(), Nice: m.nice.Load(), Policy: m.policy.Load(), RTPriority: m.rtPriority.Load(),
-		Personality: m.personality.Load(), IOPrio: m.ioprio.Load(), THPDisable: m.thpDisable.Load(),
+		Personality: m.personality.Load(), IOPrio: m.ioprio.Load(), THPDisable: m.thpDisable.Load(), IO: t.IO().record(),
 	}
 	if a := m.affinity.Load(); a != nil {
 		rec.Affinity = *a
@@ -121,6 +121,7 @@ func (s *containerSaver) saveTask(t *Task) error {
 }
 
 func usageRecord(u usage) *image.Usage {
+	u.io = IOUsage{} // in a key of its own
 	if u == (usage{}) {
 		return nil
 	}
@@ -131,7 +132,7 @@ func restoredUsage(r *image.Usage) usage {
 	if r == nil {
 		return usage{}
 	}
-	return usage{r.User, r.Sys, r.MinFlt, r.MajFlt, r.NVCSw, r.NIVCSw, r.MaxRSS}
+	return usage{user: r.User, sys: r.Sys, minflt: r.MinFlt, majflt: r.MajFlt, nvcsw: r.NVCSw, nivcsw: r.NIVCSw, maxRSS: r.MaxRSS}
 }
 
 func credsRecord(id image.ID, c *cred.Creds) *image.Creds {
@@ -290,6 +291,11 @@ func (r *restored) makeTask(tg *ThreadGroup, id image.ID) (*Task, error) {
 		a.majflt.Store(u.majflt)
 		a.nvcsw.Store(u.nvcsw)
 		a.nivcsw.Store(u.nivcsw)
+		x := restoredIO(rec.IO)
+		a.io.rchar.Store(x.ReadBytes)
+		a.io.wchar.Store(x.WrittenBytes)
+		a.io.syscr.Store(x.ReadCalls)
+		a.io.syscw.Store(x.WriteCalls)
 		if rec.State != image.StateLive {
 			t.exitState = exitZombie
 			t.sig.exiting = true

@@ -70,6 +70,8 @@ type ThreadGroup struct {
 	dumpable       atomic.Int32                                    `save:"rec"`
 	oomVictim      atomic.Int64                                    `save:"none: it dies"` // when the OOM killer chose it (monotonic ns), 0: not
 
+	audit groupAudit `save:"rec"`
+
 	timers groupTimers `save:"rec"`
 }
 

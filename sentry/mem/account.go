@@ -44,6 +44,8 @@ type Account struct {
 	fails atomic.Uint64
 	used  [numKinds]atomic.Int64
 
+	policy Policy
+
 	// Upper, if set, is charged for the files of the root's upper layer
 	// instead of this account. Set before first use.
 	Upper *Account
@@ -58,6 +60,7 @@ type Account struct {
 // NewAccount returns an account below parent, which may be nil.
 func NewAccount(parent *Account, limit uint64) *Account {
 	a := &Account{parent: parent}
+	a.policy.init()
 	a.SetLimit(limit)
 	return a
 }

@@ -1,6 +1,8 @@
 package mm
 
 import (
+	"golang.org/x/sys/unix"
+
 	"runsc/sentry/mem"
 	"runsc/sentry/platform"
 )
@@ -13,6 +15,9 @@ func (mm *MM) Fork(limits LimitFunc) (*MM, error) {
 
 // ForkInto is Fork for a child whose frames are charged to acct.
 func (mm *MM) ForkInto(acct *mem.Account, group platform.Group, limits LimitFunc) (*MM, error) {
+	if mm.strict() && !acct.MayCommit(mm.committed()) {
+		return nil, unix.ENOMEM
+	}
 	child := newMM(mm.mf, acct, group, limits)
 	child.layout = mm.layout
 	mm.mapMu.Lock()

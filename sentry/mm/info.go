@@ -90,3 +90,10 @@ func (mm *MM) Mapped(addr, n uint64) bool {
 	defer mm.mu.RUnlock()
 	return addr+n >= addr && mm.mappedLocked(addr, addr+n) == n
 }
+
+// committed is what counts for vm.overcommit_memory.
+func (mm *MM) committed() uint64 {
+	mm.mu.RLock()
+	defer mm.mu.RUnlock()
+	return mm.space.commit
+}

@@ -20,8 +20,8 @@ const (
 
 	// minAddr is vm.mmap_min_addr.
 	minAddr = 0x10000
-	// maxMapCount is vm.max_map_count.
-	maxMapCount = 65530
+	// maxSavedMaps bounds the vmas of an image.
+	maxSavedMaps = 1 << 22
 	// stackGuardGap is how far a growing stack stays off its neighbour
 	// (stack_guard_gap of mm/mmap.c).
 	stackGuardGap = 256 * pageSize
@@ -85,9 +85,10 @@ type layout struct {
 
 // usage counts bytes of vmas and of resident pages.
 type usage struct {
-	total, data, stack, exec, locked, shared uint64 `save:"rebuilt"`
-	anon, file                               uint64 `save:"rebuilt"`
-	peakTotal, peakRSS                       uint64 `save:"rec"`
+	policy                                           *mem.Policy `save:"rebuilt"` // hears of commit; may be nil
+	total, data, stack, exec, locked, shared, commit uint64      `save:"rebuilt"`
+	anon, file                                       uint64      `save:"rebuilt"`
+	peakTotal, peakRSS                               uint64      `save:"rec"`
 }
 
 // ProcInfo has the addresses that /proc/PID/cmdline, environ, auxv and stat show.
@@ -110,6 +111,7 @@ func New(mf *mem.File, acct *mem.Account, group platform.Group, limits LimitFunc
 
 func newMM(mf *mem.File, acct *mem.Account, group platform.Group, limits LimitFunc) *MM {
 	mm := &MM{mf: mf, acct: acct, group: group, limits: limits, windows: make(map[uint64]uint64)}
+	mm.space.policy = acct.Policy()
 	mm.users.Store(1)
 	mm.vmas.Split = mm.splitVMA
 	mm.vmas.Merge = mm.mergeVMA

@@ -224,7 +224,7 @@ func (mm *MM) fill(e *RestoreEnv, rec *image.MM) error {
 		rec.Future > uint8(lockPopulate) || len(in.Auxv) > maxSavedAuxv {
 		return fmt.Errorf("its ranges are not in order")
 	}
-	if len(rec.VMAs) > maxMapCount {
+	if len(rec.VMAs) > maxSavedMaps {
 		return fmt.Errorf("it has %d mappings", len(rec.VMAs))
 	}
 	mm.layout = layout{rec.MMapBase, rec.StackTop}

@@ -250,7 +250,7 @@ func (mm *MM) MUnmap(addr, n uint64) error {
 // unmap removes [addr, end). mapMu is held.
 func (mm *MM) unmap(addr, end uint64) error {
 	mm.mu.Lock()
-	if s := mm.vmas.Find(addr); s != nil && s.Start < addr && s.End > end && mm.vmas.Len() >= maxMapCount {
+	if s := mm.vmas.Find(addr); s != nil && s.Start < addr && s.End > end && mm.vmas.Len() >= mm.maxMapCount() {
 		mm.mu.Unlock()
 		return unix.ENOMEM
 	}

@@ -72,8 +72,11 @@ func (mm *MM) checkProtectLocked(addr, end uint64, prot platform.Prot) (uint64, 
 			if data > mm.limits(unix.RLIMIT_DATA) {
 				return at, unix.ENOMEM
 			}
+			if !s.V.nores && mm.strict() && !mm.acct.MayCommit(n) {
+				return at, unix.ENOMEM
+			}
 		}
-		if s.V.prot != prot && (s.Start < at || s.End > end) && mm.vmas.Len()+1 > maxMapCount {
+		if s.V.prot != prot && (s.Start < at || s.End > end) && mm.vmas.Len()+1 > mm.maxMapCount() {
 			return at, unix.ENOMEM
 		}
 		at += n

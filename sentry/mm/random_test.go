@@ -150,6 +150,7 @@ func checkUsage(t *testing.T, m *MM) {
 		}
 	}
 	got := m.space
+	got.policy = nil
 	got.peakTotal, got.peakRSS, u.peakTotal, u.peakRSS = 0, 0, 0, 0
 	if got != u {
 		t.Fatalf("counters %+v, want %+v", got, u)

@@ -1,8 +1,6 @@
 package mm
 
 import (
-	"sync"
-
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/segset"
@@ -102,6 +100,12 @@ func (u *usage) count(v *vma, n uint64, sign int) {
 	if v.lock != unlocked {
 		add(&u.locked)
 	}
+	if v.accountable(false) {
+		add(&u.commit)
+		if u.policy != nil {
+			u.policy.Commit(int64(n) * int64(sign))
+		}
+	}
 	u.peakTotal = max(u.peakTotal, u.total)
 }
 
@@ -119,26 +123,28 @@ func (mm *MM) mayExpandLocked(v *vma, n, freed uint64) error {
 	if v.isData() && n > freed && mm.space.data+n-freed > mm.limits(unix.RLIMIT_DATA) {
 		return unix.ENOMEM
 	}
-	// vm.overcommit_memory is 0: only what can never fit is refused
-	// (__vm_enough_memory).
-	if !v.shared && !v.nores && v.prot&platform.Write != 0 && n > totalRAM() {
+	// __vm_enough_memory; what overcommit_memory 2 counts is not left out by
+	// MAP_NORESERVE.
+	if v.accountable(mm.strict()) && n > freed && !mm.acct.MayCommit(n-freed) {
 		return unix.ENOMEM
 	}
 	return mm.roomLocked()
 }
 
-// totalRAM is the memory of the host.
-var totalRAM = sync.OnceValue(func() uint64 {
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) != nil {
-		return 1 << 62
-	}
-	return uint64(si.Totalram) * uint64(si.Unit)
-})
+// strict tells whether vm.overcommit_memory is 2.
+func (mm *MM) strict() bool { return mm.space.policy.Overcommit.Load() == mem.OvercommitNever }
+
+// accountable tells whether v counts as committed (accountable_mapping).
+func (v *vma) accountable(strict bool) bool {
+	return !v.shared && (strict || !v.nores) && v.prot&platform.Write != 0
+}
+
+// maxMapCount is vm.max_map_count.
+func (mm *MM) maxMapCount() int { return int(mm.space.policy.MaxMapCount.Load()) }
 
 // roomLocked checks that two vmas more are permitted (max_map_count).
 func (mm *MM) roomLocked() error {
-	if mm.vmas.Len() >= maxMapCount {
+	if mm.vmas.Len() >= mm.maxMapCount() {
 		return unix.ENOMEM
 	}
 	return nil

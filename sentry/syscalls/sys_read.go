@@ -23,6 +23,7 @@ func sysRead(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := f.Read(t, dst)
+	t.CountRead(n)
 	return ioResult(t, n, err)
 }
 
@@ -42,6 +43,7 @@ func sysPread64(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := f.ReadAt(t, dst, off)
+	t.CountRead(n)
 	return ioResult(t, n, err)
 }
 
@@ -57,6 +59,7 @@ func sysReadv(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := f.Read(t, &dst)
+	t.CountRead(n)
 	return ioResult(t, n, err)
 }
 
@@ -77,6 +80,7 @@ func sysPreadv(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := f.ReadAt(t, &dst, off)
+	t.CountRead(n)
 	return ioResult(t, n, err)
 }
 
@@ -107,5 +111,6 @@ func sysPreadv2(t *kernel.Task, a Args) (uintptr, error) {
 	} else {
 		n, err = f.ReadAt(t, &dst, off)
 	}
+	t.CountRead(n)
 	return ioResult(t, n, err)
 }

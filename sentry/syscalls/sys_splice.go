@@ -48,7 +48,14 @@ func sysSendfile(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, unix.EINVAL // sendfile(2), ERRORS
 	}
 	n, err := copyFile(in, out, int(min(a.Size(3), maxRW))-t.ReentryDone())
+	countCopy(t, n)
 	return endTransfer(t, in, out, n, err)
+}
+
+// countCopy counts a transfer as a read and a write (do_sendfile).
+func countCopy(t *kernel.Task, n int) {
+	t.CountRead(n)
+	t.CountWrite(n)
 }
 
 // endTransfer stores the positions after a transfer of n bytes.
@@ -98,6 +105,7 @@ func sysCopyFileRange(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, unix.EINVAL
 	}
 	n, err = copyFile(in, out, n)
+	countCopy(t, n)
 	return endTransfer(t, in, out, n, err)
 }
 

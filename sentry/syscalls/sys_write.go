@@ -19,6 +19,7 @@ func sysWrite(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := f.Write(t, src)
+	t.CountWrite(n)
 	return ioResult(t, n, err)
 }
 
@@ -38,6 +39,7 @@ func sysPwrite64(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := f.WriteAt(t, src, off)
+	t.CountWrite(n)
 	return ioResult(t, n, err)
 }
 
@@ -53,6 +55,7 @@ func sysWritev(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := f.Write(t, &src)
+	t.CountWrite(n)
 	return ioResult(t, n, err)
 }
 
@@ -73,6 +76,7 @@ func sysPwritev(t *kernel.Task, a Args) (uintptr, error) {
 		return 0, err
 	}
 	n, err := f.WriteAt(t, &src, off)
+	t.CountWrite(n)
 	return ioResult(t, n, err)
 }
 
@@ -108,5 +112,6 @@ func sysPwritev2(t *kernel.Task, a Args) (uintptr, error) {
 			return 0, err
 		}
 	}
+	t.CountWrite(n)
 	return ioResult(t, n, err)
 }
