@@ -314,6 +314,10 @@ func (t *Task) limitsLocked() error {
 		}
 	}
 	if l := t.container.pidsLimit.Load(); l > 0 && int64(len(t.container.tasks)) >= l {
+		t.container.pidsFails.Add(1)
+		return unix.EAGAIN
+	}
+	if int64(len(t.container.tasks)) >= t.container.tun.ThreadsMax.Load() {
 		return unix.EAGAIN
 	}
 	return nil

@@ -63,8 +63,11 @@ type Container struct {
 
 	// atomic
 	pidsLimit atomic.Int64  `save:"none: the new specification's"`
+	pidsFails atomic.Uint64 `save:"none: counts anew"`
 	oomKills  atomic.Uint64 `save:"none: counts anew"`
 	oomLast   atomic.Int64  `save:"none: paces the killer"` // monotonic ns of the last kill, 0 none
+
+	tun Tunables `save:"none: sysctls, which proc saves"`
 
 	freezer freezer `save:"none: a restored container runs"`
 }
@@ -77,6 +80,7 @@ func (k *Kernel) NewContainer(cfg ContainerConfig) (*Container, error) {
 	}
 	c.pidsLimit.Store(cfg.PidsLimit)
 	c.freezer.init()
+	c.tun.init()
 	if c.pidNS == nil {
 		c.pidNS = k.newPIDNamespace(k.rootNS)
 		c.ownsPIDNS = true

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/waitq"
@@ -37,6 +39,9 @@ type PIDNamespace struct {
 	dying bool `save:"rec"`
 	// exitQ is notified as tasks of the namespace are released.
 	exitQ waitq.Queue `save:"rebuilt"`
+
+	// max is kernel.pid_max: numbers are below it; 0 is the most there are.
+	max atomic.Int32 `save:"none: a sysctl, which proc saves"`
 }
 
 func (k *Kernel) newPIDNamespace(parent *PIDNamespace) *PIDNamespace {
@@ -174,13 +179,14 @@ func (ns *PIDNamespace) allocPIDLocked(want []int32) (*PID, error) {
 
 // nextLocked returns the next free number after the last one, 0 if there is none.
 func (ns *PIDNamespace) nextLocked() int32 {
-	if len(ns.pids)+len(ns.kept) >= pidMax-reservedPIDs {
+	most := ns.PIDMax()
+	if len(ns.pids)+len(ns.kept) >= int(most)-reservedPIDs {
 		return 0
 	}
 	n := ns.last
 	for {
 		n++
-		if n >= pidMax {
+		if n >= most {
 			n = reservedPIDs
 		}
 		if ns.pids[n] == nil && !ns.kept[n] {

@@ -149,6 +149,7 @@ func describe(t testing.TB, m *MM) string {
 	m.mu.RLock()
 	fmt.Fprintf(&b, "%v %v %v %v\n", m.layout, m.brk, m.future, m.info)
 	s := m.space
+	s.policy = nil
 	s.file, s.peakRSS = 0, 0
 	fmt.Fprintf(&b, "%+v\n", s)
 	for i := 0; i < m.vmas.Len(); i++ {

@@ -217,7 +217,7 @@ func (p *Pipe) Size() int {
 
 // SetSize sets the capacity (F_SETPIPE_SZ) to size rounded up to a power of
 // two of pages and returns it. EBUSY when the bytes held do not fit, EPERM
-// above MaxSize without CAP_SYS_RESOURCE.
+// above fs.pipe-max-size without CAP_SYS_RESOURCE.
 func (p *Pipe) SetSize(c vfs.Caller, size uint32) (int, error) {
 	if size > 1<<31 {
 		return 0, unix.EINVAL
@@ -227,7 +227,7 @@ func (p *Pipe) SetSize(c vfs.Caller, size uint32) (int, error) {
 		n *= 2
 	}
 	// The hard stop is ours: rings are memory of the Sentry.
-	if n > MaxSize && !c.Cred().Has(unix.CAP_SYS_RESOURCE) || n > 16*MaxSize {
+	if int64(n) > vfs.TunablesOf(c).PipeMaxSize.Load() && !c.Cred().Has(unix.CAP_SYS_RESOURCE) || n > 16*MaxSize {
 		return 0, unix.EPERM
 	}
 	p.mu.Lock()

@@ -16,8 +16,8 @@ const (
 	// DefaultSize is the capacity of a new pipe.
 	DefaultSize = 16 * pageSize
 
-	// MaxSize is the largest capacity that an unprivileged caller may set,
-	// /proc/sys/fs/pipe-max-size.
+	// MaxSize is the initial fs.pipe-max-size, the largest capacity that an
+	// unprivileged caller may set.
 	MaxSize = 1 << 20
 
 	// softTotal and smallSize play the part of pipe-user-pages-soft: when

@@ -18,7 +18,11 @@ func inotifyInit(t *kernel.Task, flags uint32) (uintptr, error) {
 	if flags&^(unix.IN_CLOEXEC|unix.IN_NONBLOCK) != 0 {
 		return 0, unix.EINVAL
 	}
-	f := vfs.NewAnonFile("anon_inode:inotify", anon.NewInotify(), unix.O_RDONLY|flags&unix.O_NONBLOCK)
+	in, err := anon.NewInotifyOf(t.Tunables(), t.Cred().UID)
+	if err != nil {
+		return 0, err
+	}
+	f := vfs.NewAnonFile("anon_inode:inotify", in, unix.O_RDONLY|flags&unix.O_NONBLOCK)
 	return install(t, f, flags&unix.O_CLOEXEC != 0)
 }
 

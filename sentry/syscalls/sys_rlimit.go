@@ -8,15 +8,12 @@ import (
 	"runsc/sentry/kernel"
 )
 
-// nrOpen is fs.nr_open, the most RLIMIT_NOFILE may allow.
-const nrOpen = 1 << 20
-
 // setRlimit changes a limit of a process as t may: EINVAL, EPERM.
 func setRlimit(t *kernel.Task, tg *kernel.ThreadGroup, r uint32, l unix.Rlimit) error {
 	if l.Cur > l.Max {
 		return unix.EINVAL
 	}
-	if r == unix.RLIMIT_NOFILE && l.Max > nrOpen {
+	if r == unix.RLIMIT_NOFILE && l.Max > uint64(t.Tunables().NrOpen.Load()) {
 		return unix.EPERM
 	}
 	if l.Max > tg.Limit(int(r)).Max && !t.Cred().Has(unix.CAP_SYS_RESOURCE) {

@@ -169,6 +169,9 @@ func (t *FDTable) allocLocked(c Caller, minFD int32) (int32, error) {
 	if fd >= limit {
 		return -1, unix.EMFILE
 	}
+	if most := TunablesOf(c).FileMax.Load(); most < 1<<62 && OpenFiles() >= most && !c.Cred().Has(unix.CAP_SYS_ADMIN) {
+		return -1, unix.ENFILE
+	}
 	if minFD <= t.next {
 		t.next = fd + 1
 	}

@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// maxQueued is fs.inotify.max_queued_events, of an instance; maxWatches
-	// and maxEvents bound what a sandbox has (max_user_watches).
-	maxQueued  = 16384
-	maxWatches = 65536
+	// maxWatches and maxEvents bound what a sandbox has, whatever the
+	// sysctls of its containers permit.
+	maxWatches = 1 << 19
 	maxEvents  = 1 << 20
+
+	defaultQueued = 16384
 
 	inotifyHeader = 16 // struct inotify_event without the name
 )
@@ -27,6 +28,10 @@ var watchCount, eventCount atomic.Int64
 
 // Inotify is an inotify instance, inotify(7).
 type Inotify struct {
+	// immutable: who is charged, nil for nobody
+	tun *vfs.Tunables `save:"rebuilt"`
+	uid uint32        `save:"none: charged to nobody after a restore"`
+
 	ctlMu sync.Mutex `save:"none: not held at a stop"`
 	// ctlMu guards the watches; it is taken before vfs's locks:
 	byWD    map[int32]*watch     `save:"rec"`
@@ -70,7 +75,18 @@ func (e *inotifyEvent) size() int {
 	return inotifyHeader + (len(e.name)+1+inotifyHeader-1)/inotifyHeader*inotifyHeader
 }
 
-// NewInotify returns an instance without watches.
+// NewInotifyOf returns an instance that is charged to a user: EMFILE if they
+// have too many.
+func NewInotifyOf(tun *vfs.Tunables, uid uint32) (*Inotify, error) {
+	if !tun.ChargeInotify(uid, 1, 0) {
+		return nil, unix.EMFILE
+	}
+	in := NewInotify()
+	in.tun, in.uid = tun, uid
+	return in, nil
+}
+
+// NewInotify returns an instance without watches that nobody is charged for.
 func NewInotify() *Inotify {
 	return &Inotify{byWD: make(map[int32]*watch), byInode: make(map[vfs.Inode]*watch)}
 }
@@ -86,6 +102,9 @@ func (in *Inotify) Release() {
 	eventCount.Add(-int64(len(in.events)))
 	in.events, in.dead = nil, nil
 	in.mu.Unlock()
+	if in.tun != nil {
+		in.tun.UnchargeInotify(in.uid, 1, 0)
+	}
 }
 
 // Queue implements vfs.Waitable.
@@ -121,8 +140,7 @@ func (in *Inotify) Add(p vfs.Path, mask uint32) (int32, error) {
 		w.reg.SetMask(vfsMask(keep))
 		return w.wd, nil
 	}
-	if watchCount.Add(1) > maxWatches {
-		watchCount.Add(-1)
+	if !in.chargeWatch() {
 		return 0, unix.ENOSPC
 	}
 	in.lastWD++
@@ -130,6 +148,30 @@ func (in *Inotify) Add(p vfs.Path, mask uint32) (int32, error) {
 	w.reg = vfs.AddWatch(p, vfsMask(keep), w)
 	in.byWD[w.wd], in.byInode[w.inode] = w, w
 	return w.wd, nil
+}
+
+// chargeWatch counts one more watch, if it is permitted.
+func (in *Inotify) chargeWatch() bool {
+	if watchCount.Add(1) <= maxWatches && (in.tun == nil || in.tun.ChargeInotify(in.uid, 0, 1)) {
+		return true
+	}
+	watchCount.Add(-1)
+	return false
+}
+
+func (in *Inotify) unchargeWatch() {
+	watchCount.Add(-1)
+	if in.tun != nil {
+		in.tun.UnchargeInotify(in.uid, 0, 1)
+	}
+}
+
+// maxQueued is fs.inotify.max_queued_events.
+func (in *Inotify) maxQueued() int {
+	if in.tun == nil {
+		return defaultQueued
+	}
+	return int(in.tun.InotifyQueued.Load())
 }
 
 // vfsMask is what vfs is asked for: the end of the inode ends the watch,
@@ -157,7 +199,7 @@ func (in *Inotify) Remove(wd int32) error {
 func (in *Inotify) forgetLocked(w *watch) {
 	delete(in.byWD, w.wd)
 	delete(in.byInode, w.inode)
-	watchCount.Add(-1)
+	in.unchargeWatch()
 	w.reg.Remove()
 }
 
@@ -208,7 +250,7 @@ func (in *Inotify) queueLocked(e inotifyEvent) {
 	if n > 0 && in.events[n-1] == e {
 		return
 	}
-	if n >= maxQueued || n > 0 && eventCount.Load() >= maxEvents {
+	if n > 0 && n >= in.maxQueued() || n > 0 && eventCount.Load() >= maxEvents {
 		e = inotifyEvent{wd: -1, mask: unix.IN_Q_OVERFLOW}
 		if in.events[n-1] == e {
 			return

@@ -146,7 +146,7 @@ func restoreInotify(e *vfs.RestoreEnv, rec *image.Inotify) (_ *Inotify, err erro
 		}
 	}()
 	in.lastWD = max(rec.LastWD, 0)
-	if len(rec.Events) > maxQueued+1 {
+	if len(rec.Events) > maxEvents {
 		return nil, fmt.Errorf("inotify instance %d of the image has %d events", rec.ID, len(rec.Events))
 	}
 	for _, x := range rec.Watches {
