@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -74,6 +75,9 @@ type config struct {
 	// RestoreWait is how long, after one container of a pod's image was
 	// started, the next one has before those left are given up.
 	RestoreWait string `toml:"restore-wait"`
+	// RootfsAllow lists the directories below which a file may lie that
+	// annotations name as a container's root.
+	RootfsAllow []string `toml:"rootfs-allow"`
 	// Strace makes the Sentry log every system call of the guest.
 	Strace bool `toml:"strace"`
 }
@@ -181,11 +185,13 @@ func parseConfig(name string, body []byte) (*config, error) {
 	if d, err := time.ParseDuration(c.RestoreWait); err != nil || d <= 0 {
 		return nil, fmt.Errorf("%s: restore-wait is %q, not a time like \"90s\" or \"5m\"", name, c.RestoreWait)
 	}
-	for i, p := range c.RestoreAllow {
-		if !filepath.IsAbs(p) {
-			return nil, fmt.Errorf("%s: restore-allow: %q is not an absolute path", name, p)
+	for key, list := range c.doors() {
+		for i, p := range list {
+			if !filepath.IsAbs(p) {
+				return nil, fmt.Errorf("%s: %s: %q is not an absolute path", name, key, p)
+			}
+			list[i] = filepath.Clean(p)
 		}
-		c.RestoreAllow[i] = filepath.Clean(p)
 	}
 	if err := cpufeature.Check(c.CPUFeaturesMask); err != nil {
 		return nil, fmt.Errorf("%s: cpu-features-mask: %w", name, err)
@@ -222,17 +228,32 @@ func configFromOptions(opts *anypb.Any) (*config, error) {
 		return readConfig(o.ConfigPath)
 	}
 	c, err := parseConfig("runtime options", o.ConfigBody)
-	if err == nil && len(c.RestoreAllow) > 0 {
-		return nil, errors.New("runtime options: restore-allow is possible in a file only, named by ConfigPath")
+	if err == nil {
+		for key := range c.doors() {
+			return nil, fmt.Errorf("runtime options: %s is possible in a file only, named by ConfigPath", key)
+		}
 	}
 	return c, err
+}
+
+// doors are the keys that let annotations name files of the host, those that
+// are set.
+func (c *config) doors() map[string][]string {
+	m := map[string][]string{}
+	if len(c.RestoreAllow) > 0 {
+		m["restore-allow"] = c.RestoreAllow
+	}
+	if len(c.RootfsAllow) > 0 {
+		m["rootfs-allow"] = c.RootfsAllow
+	}
+	return m
 }
 
 // maxConfig bounds a config file.
 const maxConfig = 1 << 20
 
-// readConfig reads a config file. restore-allow opens a door, and counts only
-// in a file that nobody but root can write.
+// readConfig reads a config file. What opens a door counts only in a file that
+// nobody but root can write.
 func readConfig(path string) (*config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -244,7 +265,7 @@ func readConfig(path string) (*config, error) {
 		return nil, fmt.Errorf("runtime options: %w", err)
 	}
 	c, err := parseConfig(path, body)
-	if err != nil || len(c.RestoreAllow) == 0 {
+	if err != nil || len(c.doors()) == 0 {
 		return c, err
 	}
 	var st unix.Stat_t
@@ -252,7 +273,7 @@ func readConfig(path string) (*config, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if st.Uid != 0 || st.Mode&0o022 != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("%s: restore-allow counts only in a regular file that belongs to root and that no one else can write", path)
+		return nil, fmt.Errorf("%s: %s counts only in a regular file that belongs to root and that no one else can write", path, strings.Join(slices.Sorted(maps.Keys(c.doors())), ", "))
 	}
 	return c, nil
 }

@@ -488,11 +488,24 @@ func (c *container) addMounts(req *controlapi.CreateContainerRequest, spec *spec
 	if err := c.addUpper(req, mode, root, files); err != nil {
 		return err
 	}
+	image, err := openRootImage(conf, spec.Annotations)
+	if err != nil {
+		return fail(errdefs.ErrInvalidArgument, "%v", err)
+	}
+	if image != nil {
+		addRootImage(req, image, files)
+		return c.addBinds(req, spec, files)
+	}
 	// With the overlay nothing that the guest writes reaches the files of the root.
 	readonly := spec.Root.Readonly || mode.medium != mediumNone
 	if err := c.addMount(req, controlapi.RootfsIndex, root, true, readonly, files); err != nil {
 		return fmt.Errorf("root file system: %w", err)
 	}
+	return c.addBinds(req, spec, files)
+}
+
+// addBinds gives the gofer the bind mounts of the container.
+func (c *container) addBinds(req *controlapi.CreateContainerRequest, spec *specs.Spec, files *fileList) error {
 	for i := range spec.Mounts {
 		m := &spec.Mounts[i]
 		if !isBind(m) {

@@ -154,7 +154,7 @@ func openGiven(path string) (*imagefmt.Opened, error) {
 // annotations reaches what is below the allowed directories, and through no
 // link anything else.
 func openAllowed(ctx context.Context, path, bundle string, allow []string) (*imagefmt.Opened, error) {
-	f, err := openBelow(path, allow)
+	f, err := openBelow(door{annotationImage, "restore-allow", allow}, path)
 	if err != nil {
 		return nil, err
 	}
@@ -174,18 +174,18 @@ func openAllowed(ctx context.Context, path, bundle string, allow []string) (*ima
 
 // openBelow opens a directory or regular file below one of the allowed
 // directories, without following any link on the way from there.
-func openBelow(path string, allow []string) (*os.File, error) {
+func openBelow(d door, path string) (*os.File, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
-		return nil, fmt.Errorf("annotation %s: %q is not a clean absolute path", annotationImage, path)
+		return nil, fmt.Errorf("annotation %s: %q is not a clean absolute path", d.annotation, path)
 	}
-	for _, prefix := range allow {
+	for _, prefix := range d.allow {
 		rel, below := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/")+"/")
 		if !below || rel == "" {
 			continue
 		}
 		base, err := unix.Open(prefix, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return nil, fmt.Errorf("restore-allow: %s: %w", prefix, err)
+			return nil, fmt.Errorf("%s: %s: %w", d.key, prefix, err)
 		}
 		defer unix.Close(base)
 		how := &unix.OpenHow{
@@ -194,10 +194,10 @@ func openBelow(path string, allow []string) (*os.File, error) {
 		}
 		fd, err := unix.Openat2(base, rel, how)
 		if errors.Is(err, unix.ELOOP) {
-			return nil, fmt.Errorf("annotation %s: there is a symbolic link in %s", annotationImage, path)
+			return nil, fmt.Errorf("annotation %s: there is a symbolic link in %s", d.annotation, path)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %s: %w", annotationImage, path, err)
+			return nil, fmt.Errorf("annotation %s: %s: %w", d.annotation, path, err)
 		}
 		defer unix.Close(fd)
 		// Only now is it known not to be a fifo or device, which an open
@@ -206,20 +206,20 @@ func openBelow(path string, allow []string) (*os.File, error) {
 		if err := unix.Fstat(fd, &st); err != nil {
 			return nil, err
 		}
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFDIR, unix.S_IFREG:
-		case unix.S_IFLNK:
-			return nil, fmt.Errorf("annotation %s: %s is a symbolic link", annotationImage, path)
+		switch {
+		case regularOrDir(st.Mode):
+		case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+			return nil, fmt.Errorf("annotation %s: %s is a symbolic link", d.annotation, path)
 		default:
-			return nil, fmt.Errorf("annotation %s: %s is neither a directory nor an archive", annotationImage, path)
+			return nil, fmt.Errorf("annotation %s: %s is neither a directory nor a regular file", d.annotation, path)
 		}
 		rfd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %s: %w", annotationImage, path, err)
+			return nil, fmt.Errorf("annotation %s: %s: %w", d.annotation, path, err)
 		}
 		return os.NewFile(uintptr(rfd), path), nil
 	}
-	return nil, fmt.Errorf("annotation %s: %s is not below a directory of the config key restore-allow", annotationImage, path)
+	return nil, fmt.Errorf("annotation %s: %s is not below a directory of the config key %s", d.annotation, path, d.key)
 }
 
 // scratchOf returns a directory on a disk for a container's temporary files:

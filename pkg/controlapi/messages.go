@@ -80,6 +80,15 @@ type Upper struct {
 	SizeBytes uint64 `json:"sizeBytes,omitempty"`
 }
 
+// RootImage is a file of the host with the file system that is a container's
+// root, instead of the mount with RootfsIndex.
+type RootImage struct {
+	// Type is the file system's: "erofs".
+	Type string `json:"type"`
+	// File is the index of the descriptor.
+	File int `json:"file"`
+}
+
 // RootfsIndex is the Mount.Index of a container's root.
 const RootfsIndex = -1
 
@@ -111,8 +120,11 @@ type CreateContainerRequest struct {
 	Stdio    Stdio           `json:"stdio"`
 	Mounts   []Mount         `json:"mounts"`
 	Limits   Limits          `json:"limits"`
-	// Upper is nil if writes to the root go to the host.
+	// Upper is nil if writes to the root go to the host, or if there is
+	// nothing to write to.
 	Upper *Upper `json:"upper,omitempty"`
+	// RootImage is nil if the root is a directory of the host.
+	RootImage *RootImage `json:"rootImage,omitempty"`
 	// Hostname is the name to start with: the spec's, or the host's if the
 	// spec has none or no UTS namespace. It has no effect with JoinUTS.
 	Hostname string `json:"hostname,omitempty"`

@@ -10,6 +10,7 @@ import (
 
 	"runsc/pkg/controlapi"
 	"runsc/sentry/fs/dev"
+	"runsc/sentry/fs/erofs"
 	"runsc/sentry/fs/gofer"
 	"runsc/sentry/fs/overlay"
 	"runsc/sentry/fs/tmpfs"
@@ -124,16 +125,16 @@ func (b *builder) destination(index int) string {
 // they go to the host. A read-only root has the layer too: mount points that the image
 // lacks are made in it before it is closed.
 func (b *builder) rootfs() error {
-	lower, isDir, err := b.hostFS(controlapi.RootfsIndex, "none")
+	lower, err := b.lower()
 	if err != nil {
 		return err
 	}
-	if !isDir {
-		lower.Release()
-		return errInvalid("root.path: not a directory")
-	}
 	if b.req.Upper == nil {
-		b.setRoot(lower)
+		flags := vfs.MountFlags(0)
+		if b.req.RootImage != nil {
+			flags = unix.MS_RDONLY
+		}
+		b.setRoot(lower, flags)
 		return nil
 	}
 	upper := tmpfs.New(b.who, tmpfs.Config{
@@ -144,13 +145,50 @@ func (b *builder) rootfs() error {
 	if err != nil {
 		return err
 	}
-	b.setRoot(fs)
+	b.setRoot(fs, 0)
 	return nil
 }
 
+// lower is the container's root without what it writes.
+func (b *builder) lower() (vfs.Filesystem, error) {
+	if b.req.RootImage != nil {
+		return b.rootImage()
+	}
+	fs, isDir, err := b.hostFS(controlapi.RootfsIndex, "none")
+	if err != nil {
+		return nil, err
+	}
+	if !isDir {
+		fs.Release()
+		return nil, errInvalid("root.path: not a directory")
+	}
+	return fs, nil
+}
+
+// rootImage is the file system in the image that is the container's root.
+func (b *builder) rootImage() (vfs.Filesystem, error) {
+	r := b.req.RootImage
+	if r.Type != "erofs" {
+		return nil, errInvalid("a root of type %q is not supported", r.Type)
+	}
+	f, err := b.fds.take(r.File)
+	if err == nil && f == nil {
+		err = errInvalid("the image of the root did not come with the call")
+	}
+	if err != nil {
+		return nil, err
+	}
+	fs, err := erofs.New(erofs.Options{Image: f, Memory: b.s.memory, Account: b.c.account, Destination: "/"})
+	if err != nil {
+		f.Close()
+		return nil, errInvalid("the image of the root cannot be used: %v", err)
+	}
+	return fs, nil
+}
+
 // setRoot starts the mount tree with fs, which it takes over.
-func (b *builder) setRoot(fs vfs.Filesystem) {
-	b.ns = vfs.NewNamespace(fs, 0)
+func (b *builder) setRoot(fs vfs.Filesystem, flags vfs.MountFlags) {
+	b.ns = vfs.NewNamespace(fs, flags)
 	root := b.ns.Root()
 	b.fs = vfs.NewFSContext(root, root, 0)
 	root.DecRef()

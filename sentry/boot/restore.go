@@ -156,8 +156,7 @@ func (s *Sentry) awaitRest(key string, im *podImage, alone bool) {
 // destination of a saved mount.
 func (b *builder) restoredHostFS(destination string) (vfs.Filesystem, error) {
 	if destination == "/" {
-		fs, _, err := b.hostFS(controlapi.RootfsIndex, "none")
-		return fs, err
+		return b.lower()
 	}
 	for i := len(b.c.spec.Mounts) - 1; i >= 0; i-- {
 		m := &b.c.spec.Mounts[i]

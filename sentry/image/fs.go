@@ -11,6 +11,8 @@ const (
 	KindGofer        Kind = 66
 	KindGoferInode   Kind = 67
 	KindPseudo       Kind = 68
+	KindErofs        Kind = 69
+	KindErofsInode   Kind = 70
 )
 
 // Tmpfs is a tmpfs.
@@ -167,4 +169,23 @@ type NamedValue struct {
 	_     struct{} `cbor:",toarray"`
 	Name  string
 	Value string
+}
+
+// Erofs is an EROFS image of the host.
+type Erofs struct {
+	ID ID `cbor:"1,keyasint"`
+	// Destination is that of the mount in the container's specification, "/"
+	// for the root.
+	Destination string `cbor:"2,keyasint"`
+	// Identity is the image's superblock in hexadecimal: a restore takes no
+	// other image.
+	Identity string `cbor:"3,keyasint"`
+	Dev      uint64 `cbor:"4,keyasint"`
+}
+
+// ErofsInode is a file of an EROFS image.
+type ErofsInode struct {
+	ID  ID     `cbor:"1,keyasint"`
+	FS  ID     `cbor:"2,keyasint"` // KindErofs
+	Nid uint64 `cbor:"3,keyasint"` // where the image has it
 }

@@ -66,7 +66,7 @@ var kindNames = map[image.Kind]string{
 	image.KindSuperblock: "Superblock", image.KindDentry: "Dentry", image.KindFile: "File", image.KindLocks: "Locks",
 	image.KindAnonInode: "AnonInode", image.KindFileData: "FileData", image.KindTmpfs: "Tmpfs", image.KindTmpfsInode: "TmpfsInode",
 	image.KindTmpfsFile: "TmpfsFile", image.KindOverlay: "Overlay", image.KindOverlayInode: "OverlayInode", image.KindOverlayDir: "OverlayDir",
-	image.KindGofer: "Gofer", image.KindGoferInode: "GoferInode", image.KindPseudo: "Pseudo", image.KindPipe: "Pipe",
+	image.KindGofer: "Gofer", image.KindGoferInode: "GoferInode", image.KindPseudo: "Pseudo", image.KindErofs: "Erofs", image.KindErofsInode: "ErofsInode", image.KindPipe: "Pipe",
 	image.KindPipeEnd: "PipeEnd", image.KindPipeInode: "PipeInode", image.KindEventfd: "Eventfd", image.KindEpoll: "Epoll",
 	image.KindTimerfd: "Timerfd", image.KindSignalfd: "Signalfd", image.KindInotify: "Inotify", image.KindHostStream: "HostStream",
 	image.KindHostOps: "HostOps", image.KindUnixSocket: "UnixSocket",

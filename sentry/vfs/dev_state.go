@@ -33,6 +33,12 @@ func (e *RestoreEnv) reserveDevs() {
 			add(rec.Dev)
 		}
 	}
+	for _, id := range e.IDs(image.KindErofs) {
+		var rec image.Erofs
+		if e.Get(image.KindErofs, id, &rec) == nil {
+			add(rec.Dev)
+		}
+	}
 	for _, id := range e.IDs(image.KindPseudo) {
 		var rec image.Pseudo
 		if e.Get(image.KindPseudo, id, &rec) == nil {

@@ -70,3 +70,22 @@ func checkpointInto(dir string) (*anypb.Any, error) {
 	data, err := proto.Marshal(&options.CheckpointOptions{ImagePath: dir})
 	return &anypb.Any{TypeUrl: "containerd.runc.v1.CheckpointOptions", Value: data}, err
 }
+
+// saveInto saves a container into a directory through the task service, which does nothing else.
+func saveInto(t *testing.T, id, dir string) {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+R.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(context.Background(), "containerd-namespace", R.Namespace), 30*time.Second)
+	defer cancel()
+	opts, err := checkpointInto(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tasks.NewTasksClient(conn).Checkpoint(ctx, &tasks.CheckpointTaskRequest{ContainerID: id, Options: opts}); err != nil {
+		t.Fatal(err)
+	}
+}
