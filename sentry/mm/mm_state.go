@@ -128,7 +128,7 @@ func (mm *MM) record(e *SaveEnv) (*image.MM, []mem.Mappable) {
 			Flags: s.V.flags(), Lock: uint8(s.V.lock), Off: s.V.off, Name: s.V.name,
 		})
 	}
-	keys := map[uint64]bool{}
+	next := uint64(0) // windows with lower keys were looked at
 	for i := 0; i < mm.pages.Len(); i++ {
 		s := mm.pages.At(i)
 		if !s.V.owned {
@@ -137,11 +137,11 @@ func (mm *MM) record(e *SaveEnv) (*image.MM, []mem.Mappable) {
 		n := s.End - s.Start
 		e.Frames.Add(mem.Range{Start: s.V.off, End: s.V.off + n})
 		rec.Pages = append(rec.Pages, image.PageRun{Addr: s.Start, Len: n, Frame: s.V.off, COW: s.V.cow})
-		for k := s.Start / mem.WindowSize; k <= (s.End-1)/mem.WindowSize; k++ {
-			if off, ok := mm.windows[k]; ok && !keys[k] {
-				keys[k] = true
+		for k := max(next, s.Start/mem.WindowSize); k <= (s.End-1)/mem.WindowSize; k++ {
+			if off, ok := mm.windows[k]; ok {
 				rec.Windows = append(rec.Windows, image.Window{Key: k, Off: off})
 			}
+			next = k + 1
 		}
 	}
 	return rec, files

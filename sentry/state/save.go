@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"runsc/pkg/imagefmt"
@@ -53,6 +55,10 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 		return nil, fmt.Errorf("cannot begin a snapshot of memory: %w", err)
 	}
 	defer snap.Close()
+	// No collection of garbage begins while the tasks stand still, and none is under way.
+	percent := debug.SetGCPercent(-1)
+	collect := sync.OnceFunc(func() { debug.SetGCPercent(percent) })
+	defer collect()
 	started := time.Now()
 	resume, err := stop(ctx, &o)
 	if err != nil {
@@ -77,6 +83,7 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	resume()
 	resume = func() {}
 	pause := time.Since(started)
+	collect()
 
 	stopWatch := context.AfterFunc(ctx, func() { snap.Fail(context.Cause(ctx)) })
 	defer stopWatch()
