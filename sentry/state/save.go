@@ -55,9 +55,11 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 		return nil, fmt.Errorf("cannot begin a snapshot of memory: %w", err)
 	}
 	defer snap.Close()
-	// No collection of garbage begins while the tasks stand still, and none is under way.
+	// No collection of garbage begins while the tasks stand still, and none is under way. A task that does not
+	// stop for long, in a call of the host, must not keep others' garbage.
 	percent := debug.SetGCPercent(-1)
 	collect := sync.OnceFunc(func() { debug.SetGCPercent(percent) })
+	defer time.AfterFunc(gcPatience, collect).Stop()
 	defer collect()
 	started := time.Now()
 	resume, err := stop(ctx, &o)
@@ -99,6 +101,9 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 	m.PauseNanos = int64(pause)
 	return m, nil
 }
+
+// gcPatience bounds how long a save keeps garbage from being collected.
+const gcPatience = time.Second
 
 // stop stops all containers; the function returned lets them run on. A pod's
 // image lacks those that have ended meanwhile.
