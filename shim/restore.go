@@ -165,7 +165,17 @@ func openAllowed(ctx context.Context, path, bundle string, allow []string) (*ima
 	}
 	switch {
 	case st.IsDir():
-		return imagefmt.OpenIn(f)
+		o, err := imagefmt.OpenIn(f)
+		if err != nil {
+			return nil, err
+		}
+		for i, s := range o.State {
+			if err := checkOwner(s, imagefmt.StateFiles[i]); err != nil {
+				o.Close()
+				return nil, fmt.Errorf("annotation %s: %s: %w", annotationImage, path, err)
+			}
+		}
+		return o, nil
 	case st.Mode().IsRegular():
 		return imagefmt.OpenArchive(ctx, f, scratchOf(bundle))
 	}
@@ -217,7 +227,12 @@ func openBelow(d door, path string) (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s: %s: %w", d.annotation, path, err)
 		}
-		return os.NewFile(uintptr(rfd), path), nil
+		f := os.NewFile(uintptr(rfd), path)
+		if err := checkOwner(f, path); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("annotation %s: %w", d.annotation, err)
+		}
+		return f, nil
 	}
 	return nil, fmt.Errorf("annotation %s: %s is not below a directory of the config key %s", d.annotation, path, d.key)
 }

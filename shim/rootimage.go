@@ -56,6 +56,22 @@ type door struct {
 	allow           []string
 }
 
+// checkOwner refuses what others than root could still change while a container
+// lives on it.
+func checkOwner(f *os.File, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	switch {
+	case st.Uid != 0:
+		return fmt.Errorf("%s belongs to user %d, not to root", name, st.Uid)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("%s can be written by others than root (mode %#o)", name, st.Mode&0o7777)
+	}
+	return nil
+}
+
 // regularOrDir says what may be opened through a door: opening other files may
 // wait, or wake a device.
 func regularOrDir(mode uint32) bool {
