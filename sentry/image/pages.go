@@ -65,6 +65,14 @@ var zeroPage [PageSize]byte
 
 func isZero(p []byte) bool { return string(p) == string(zeroPage[:]) }
 
+// IsZero tells whether whole pages have zeros alone: PageWriter leaves such out.
+func IsZero(data []byte) bool {
+	for len(data) >= PageSize && isZero(data[:PageSize]) {
+		data = data[PageSize:]
+	}
+	return len(data) == 0
+}
+
 // Write stores the pages of data, the first of which is page first of the
 // memfile. Zero pages are left out.
 func (w *PageWriter) Write(first uint64, data []byte) error {

@@ -123,11 +123,16 @@ func (f *File) WritePages(w *image.PageWriter, set *FrameSet) error {
 // writePiece writes one piece or less.
 func (f *File) writePiece(w *image.PageWriter, r Range, buf []byte) error {
 	b := buf[:r.Len()]
-	s := f.store(r.Start)
-	if err := preadFull(s.fd, b, s.hostOff(r.Start)); err != nil {
+	if err := f.readPiece(r, b); err != nil {
 		return err
 	}
 	return w.Write(r.Start/PageSize, b)
+}
+
+// readPiece reads one piece or less into b, of the same length.
+func (f *File) readPiece(r Range, b []byte) error {
+	s := f.store(r.Start)
+	return preadFull(s.fd, b, s.hostOff(r.Start))
 }
 
 // nextData returns the first page of r that is no hole, or its end.

@@ -11,27 +11,41 @@ import (
 )
 
 // Snapshot is the memory of an image at one point of time, which is written
-// while its guests run on. A piece that is about to change is written first,
+// while its guests run on. A piece that is about to change is copied first,
 // by whoever is about to change it: the Sentry in BeginWrite, a guest when it
-// faults on a page that is only mapped for reading (Prepare). Frames of a
-// snapshot that are freed are kept until Close.
+// faults on a page that is only mapped for reading (Prepare). Nobody but the
+// writer waits for the image's disk, unless it is so slow that there is no room for
+// more copies. Frames of a snapshot that are freed are kept until Close.
 type Snapshot struct {
 	// immutable after Begin:
 	f       *File
-	w       *image.PageWriter
-	windows []*frozenWindow // by offset
-	store   []frozenWindow  // what windows point to, made before the guests stand still
+	w       *image.PageWriter // Write's
+	windows []*frozenWindow   // by offset
+	store   []frozenWindow    // what windows point to, made before the guests stand still
+	arena   []byte            // maxCopies pieces, of which the system has what was used
 
 	failed atomic.Bool
 
-	mu sync.Mutex // held while a piece is written; nothing but leaves of loading are locked inside
+	mu sync.Mutex // held while a piece is copied; nothing but leaves of loading are locked inside
 	// mu guards:
-	err error
-	buf []byte
+	err    error
+	copies []pieceCopy // to be written
+	free   []int       // pieces of arena
+	room   sync.Cond   // told when free has one more or the snapshot failed
 
 	heldMu sync.Mutex // a leaf
 	// heldMu guards:
 	held []heldFrames // freed since
+}
+
+// maxCopies bounds the pieces that were changed and wait to be written: 32 MiB.
+const maxCopies = 32 << 20 / pieceSize
+
+// pieceCopy is what a piece held: r lies in it, and its bytes lie in the
+// snapshot's arena as far from the beginning of a piece there.
+type pieceCopy struct {
+	r    []Range
+	slot int
 }
 
 type heldFrames struct {
@@ -46,18 +60,22 @@ type frozenWindow struct {
 	w       *window
 	members atomicBitmap
 
-	unsaved atomicBitmap // bits are cleared with Snapshot.mu held
+	unsaved atomicBitmap // neither written nor copied; bits are cleared with Snapshot.mu held
 }
 
 // NewSnapshot returns a snapshot that is to be written to w. All that takes long
 // is done here: between the guests' stop and Begin every microsecond counts.
 func (f *File) NewSnapshot(w *image.PageWriter) (*Snapshot, error) {
 	// Not from the heap: so much garbage at once means a collection.
-	buf, err := unix.Mmap(-1, 0, pieceSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	arena, err := unix.Mmap(-1, 0, maxCopies*pieceSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{f: f, w: w, buf: buf}
+	s := &Snapshot{f: f, w: w, arena: arena, free: make([]int, maxCopies)}
+	s.room.L = &s.mu
+	for i := range s.free {
+		s.free[i] = maxCopies - 1 - i // the first is used first, again and again
+	}
 	f.mu.Lock()
 	windows := len(f.windowsLocked())
 	f.mu.Unlock()
@@ -138,11 +156,47 @@ func (s *Snapshot) Write() error {
 				hole = off + pieceSize
 			}
 			s.savePiece(fw, i)
+			s.writeCopies()
 		}
 	}
+	s.writeCopies() // nothing is unsaved: there will be no more
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
+}
+
+// writeCopies writes all copies there are. Only Write calls it.
+func (s *Snapshot) writeCopies() {
+	for {
+		s.mu.Lock()
+		if len(s.copies) == 0 || s.err != nil {
+			s.mu.Unlock()
+			return
+		}
+		c := s.copies[0]
+		s.copies = s.copies[1:]
+		s.mu.Unlock()
+		for _, r := range c.r {
+			if err := s.w.Write(r.Start/PageSize, s.copied(c.slot, r)); err != nil {
+				s.fail(err)
+				return
+			}
+		}
+		s.mu.Lock()
+		s.release(c.slot)
+		s.mu.Unlock()
+	}
+}
+
+// copied is where the arena has the bytes of r.
+func (s *Snapshot) copied(slot int, r Range) []byte {
+	at := uint64(slot)*pieceSize + r.Start%pieceSize
+	return s.arena[at : at+r.Len()]
+}
+
+func (s *Snapshot) release(slot int) {
+	s.free = append(s.free, slot)
+	s.room.Signal()
 }
 
 // skipHole marks pages [lo, hi), which were a hole, as saved. Whoever changed
@@ -155,7 +209,7 @@ func (s *Snapshot) skipHole(fw *frozenWindow, lo, hi int) {
 	}
 }
 
-// savePiece writes what is unsaved of the piece that page i lies in.
+// savePiece copies what is unsaved of the piece that page i lies in.
 func (s *Snapshot) savePiece(fw *frozenWindow, i int) {
 	const piecePages = pieceSize / PageSize
 	lo := i &^ (piecePages - 1)
@@ -168,20 +222,44 @@ func (s *Snapshot) savePiece(fw *frozenWindow, i int) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for len(s.free) == 0 && s.err == nil && fw.unsaved.next(lo, hi) < hi {
+		s.room.Wait()
+	}
+	if fw.unsaved.next(lo, hi) == hi {
+		s.room.Signal() // it was not needed here
+		return
+	}
+	if s.err == nil {
+		s.copyPiece(fw, lo, hi)
+	}
+	for a := fw.unsaved.next(lo, hi); a < hi; a = fw.unsaved.next(a, hi) {
+		fw.unsaved.clear(a)
+	}
+}
+
+// copyPiece copies the unsaved pages among [lo, hi), a piece, to a free place of
+// the arena. What has zeros alone needs none.
+func (s *Snapshot) copyPiece(fw *frozenWindow, lo, hi int) {
+	c := pieceCopy{slot: s.free[len(s.free)-1]}
 	for a := fw.unsaved.next(lo, hi); a < hi; a = fw.unsaved.next(a, hi) {
 		b := a + 1
 		for b < hi && fw.unsaved.get(b) {
 			b++
 		}
-		if s.err == nil {
-			if err := s.f.writePiece(s.w, fw.w.rangeOf(a, b-a), s.buf); err != nil {
-				s.err = err
-				s.failed.Store(true)
-			}
+		r := fw.w.rangeOf(a, b-a)
+		data := s.copied(c.slot, r)
+		if err := s.f.readPiece(r, data); err != nil {
+			s.failLocked(err)
+			return
 		}
-		for ; a < b; a++ {
-			fw.unsaved.clear(a)
+		if !image.IsZero(data) {
+			c.r = append(c.r, r)
 		}
+		a = b
+	}
+	if len(c.r) > 0 {
+		s.free = s.free[:len(s.free)-1]
+		s.copies = append(s.copies, c)
 	}
 }
 
@@ -189,23 +267,28 @@ func (s *Snapshot) savePiece(fw *frozenWindow, i int) {
 func (s *Snapshot) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.failLocked(err)
+}
+
+func (s *Snapshot) failLocked(err error) {
 	if s.err == nil {
 		s.err = err
 	}
 	s.failed.Store(true)
+	s.room.Broadcast()
 }
 
 // Fail gives the snapshot up, for instance because the client has gone.
 func (s *Snapshot) Fail(err error) { s.fail(err) }
 
-// Close ends the snapshot, begun or not, written or not.
+// Close ends the snapshot, begun or not, written or not, after Write.
 func (s *Snapshot) Close() {
 	f := s.f
 	s.fail(unix.ECANCELED)
 	s.mu.Lock()
-	if s.buf != nil { // nobody uses it after a failure
-		_ = unix.Munmap(s.buf)
-		s.buf = nil
+	if s.arena != nil { // nobody uses it after a failure
+		_ = unix.Munmap(s.arena)
+		s.arena, s.copies = nil, nil
 	}
 	s.mu.Unlock()
 	f.gate.Lock()
@@ -227,7 +310,8 @@ func (s *Snapshot) Close() {
 	}
 }
 
-// Unwritten returns how many bytes are not written yet (holes included).
+// Unwritten returns how many bytes are neither written nor copied yet (holes
+// included).
 func (s *Snapshot) Unwritten() (n uint64) {
 	for _, fw := range s.windows {
 		for i := range fw.unsaved {

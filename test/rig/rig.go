@@ -318,6 +318,11 @@ func (r *Rig) ctr(timeout time.Duration, stdin io.Reader, args ...string) Result
 // Ctr runs ctr.
 func (r *Rig) Ctr(args ...string) Result { return r.ctr(DefaultTimeout, nil, args...) }
 
+// CtrWithin runs ctr for so long at most.
+func (r *Rig) CtrWithin(timeout time.Duration, args ...string) Result {
+	return r.ctr(timeout, nil, args...)
+}
+
 // Crictl runs crictl.
 func (r *Rig) Crictl(args ...string) Result {
 	return r.Exec(DefaultTimeout, nil, "crictl", append([]string{"-t", "60s"}, args...)...)

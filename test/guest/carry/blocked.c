@@ -353,8 +353,8 @@ static void *in_timerfd(void *arg)
 {
 	uint64_t v;
 	int fd = timerfd_create(CLOCK_MONOTONIC, 0);
-	check(timerfd_settime(fd, 0, &(struct itimerspec){.it_value = {0, 500000000}}, NULL) == 0);
 	began = now(CLOCK_MONOTONIC);
+	check(timerfd_settime(fd, 0, &(struct itimerspec){.it_value = {0, 500000000}}, NULL) == 0);
 	equal(read(fd, &v, 8), 8);
 	least(0.49);
 	equal(v, 1);
