@@ -465,6 +465,7 @@ func (c *Container) startRestoredLocked() {
 	for _, arm := range r.arm {
 		arm()
 	}
+	r.e.Start()
 	for _, t := range r.tasks {
 		if t.exitState == exitNone {
 			t.start()

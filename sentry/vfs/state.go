@@ -145,6 +145,7 @@ type RestoreEnv struct {
 	waiting   []waitingPath
 	locked    map[int]bool // locks of the image that were taken
 	undo      []func()
+	atStart   []func()
 	owned     map[image.ID]bool
 	loose     map[image.ID]Filesystem // those that nobody releases
 	devs      map[uint64]uint64       // saved device numbers and what they became
@@ -198,6 +199,20 @@ func (e *RestoreEnv) WhenReachable(p image.Path, fn func() error) error {
 // Undo calls fn at the end of a restore that fails: for what an object that
 // nobody releases has put into tables.
 func (e *RestoreEnv) Undo(fn func()) { e.undo = append(e.undo, fn) }
+
+// AtStart calls fn from Start, which comes after Finish: for timers. The clock
+// may be set to the saved time once more before the tasks run, and what was due in
+// between must not be early then.
+func (e *RestoreEnv) AtStart(fn func()) { e.atStart = append(e.atStart, fn) }
+
+// Start does what waits until the tasks run. fn of AtStart may lock nothing but
+// leaves.
+func (e *RestoreEnv) Start() {
+	for _, fn := range e.atStart {
+		fn()
+	}
+	e.atStart = nil
+}
 
 // Finish does what was put off and drops the references of the environment.
 // Nothing is restored after it. On an error the caller drops what it has.

@@ -432,7 +432,10 @@ func (w *world) tryRestore(s *saved) (m []mem.Mappable, err error) {
 		}
 		m = append(m, x)
 	}
-	return m, e.Finish()
+	if err = e.Finish(); err == nil {
+		e.Start()
+	}
+	return m, err
 }
 
 func (w *world) drop() {

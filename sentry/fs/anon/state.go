@@ -51,7 +51,7 @@ func restoreTimerfd(e *vfs.RestoreEnv, rec *image.Timerfd) (*Timerfd, error) {
 	if t.deadline != 0 {
 		t.deadline = max(later(t.deadline, e.ClockShift), 1)
 	}
-	e.Later(func() error {
+	e.AtStart(func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.wall && !t.fired {
@@ -60,7 +60,6 @@ func restoreTimerfd(e *vfs.RestoreEnv, rec *image.Timerfd) (*Timerfd, error) {
 		if t.deadline != 0 && !t.fired {
 			t.armLocked(t.deadline)
 		}
-		return nil
 	})
 	return t, nil
 }
