@@ -5,6 +5,7 @@ import (
 
 	"runsc/sentry/fs/cgroup"
 	"runsc/sentry/fs/dev"
+	"runsc/sentry/fs/fuse"
 	"runsc/sentry/fs/overlay"
 	"runsc/sentry/fs/pseudo"
 	"runsc/sentry/fs/sys"
@@ -71,6 +72,17 @@ func hostMemory() uint64 {
 	return si.Totalram * uint64(si.Unit)
 }
 
+// filesInMemory makes files without a name, charged to the caller's container,
+// for the mapped files of a FUSE file system.
+func (s *Sentry) filesInMemory(c vfs.Caller) func(vfs.Caller) vfs.Inode {
+	conf := tmpfs.Config{Memory: s.memory, Source: "fuse"}
+	if t, ok := c.(*kernel.Task); ok {
+		conf.Account = t.Container().Account()
+	}
+	fs := tmpfs.New(c, conf)
+	return func(c vfs.Caller) vfs.Inode { return fs.NewMemfd(c, 0o600) }
+}
+
 // registerTypes makes devices, fifos and the file systems that mount(2) may
 // make known to vfs.
 func (s *Sentry) registerTypes() {
@@ -78,6 +90,7 @@ func (s *Sentry) registerTypes() {
 	pipe.Register()
 	s.proc.Register()
 	vfs.RegisterFSType(overlay.FSType())
+	fuse.Register(s.filesInMemory)
 	vfs.RegisterFSType(vfs.FSType{
 		Name: "mqueue", NoDev: true,
 		New: func(c vfs.Caller, _, _ string, _ vfs.MountFlags) (vfs.Filesystem, error) {

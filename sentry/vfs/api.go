@@ -193,6 +193,12 @@ type Permitter interface {
 	Permission(c Caller, mask uint32) error
 }
 
+// Accesser is implemented by inodes that have a say in access(2) beyond
+// Permission (a FUSE server).
+type Accesser interface {
+	Access(c Caller, mask uint32) error
+}
+
 // CreateOpener is implemented by directories that can create and open in one
 // step (the gofer): same contract as Create, then Open.
 type CreateOpener interface {

@@ -87,6 +87,11 @@ func AccessAt(c Caller, at At, mask uint32, effective bool) error {
 		if err := w.permit(w.cur.Dentry, mask); err != nil {
 			return err
 		}
+		if a, ok := w.cur.Dentry.inode.(Accesser); ok {
+			if err := a.Access(c, mask); err != nil {
+				return err
+			}
+		}
 	}
 	if mask&MayWrite != 0 && (kind == unix.S_IFREG || kind == unix.S_IFDIR || kind == unix.S_IFLNK) {
 		return m.wantWrite()

@@ -39,6 +39,12 @@ func (e *RestoreEnv) reserveDevs() {
 			add(rec.Dev)
 		}
 	}
+	for _, id := range e.IDs(image.KindFuse) {
+		var rec image.Fuse
+		if e.Get(image.KindFuse, id, &rec) == nil {
+			add(rec.Dev)
+		}
+	}
 	for _, id := range e.IDs(image.KindPseudo) {
 		var rec image.Pseudo
 		if e.Get(image.KindPseudo, id, &rec) == nil {
