@@ -63,6 +63,8 @@ type TmpfsInode struct {
 	Seals uint32    `cbor:"19,keyasint,omitempty"`
 	// Data are records of kind KindFileData, for a host file carried along.
 	Data []ID `cbor:"20,keyasint,omitempty"`
+	// Attributes are STATX_ATTR_IMMUTABLE and its like.
+	Attributes uint64 `cbor:"21,keyasint,omitempty"`
 }
 
 // Xattr is an extended attribute.

@@ -162,6 +162,19 @@ type File struct {
 	Mtime Time   `cbor:"15,keyasint,omitempty"`
 	// Extra is what to tell a file that was opened again.
 	Extra Ref `cbor:"16,keyasint,omitempty"`
+	// Program is set for the file of a program that runs.
+	Program bool `cbor:"17,keyasint,omitempty"`
+	// Async is set if the owner gets SIGIO; AsyncFD is its number then.
+	Async   bool  `cbor:"18,keyasint,omitempty"`
+	AsyncFD int32 `cbor:"19,keyasint,omitempty"`
+	// Notify is what F_NOTIFY asked for, DN_* bits.
+	Notify   uint32 `cbor:"20,keyasint,omitempty"`
+	NotifyFD int32  `cbor:"21,keyasint,omitempty"`
+	// Lease is 1 for a lease for reading, 2 for one for writing.
+	Lease   uint8 `cbor:"22,keyasint,omitempty"`
+	LeaseFD int32 `cbor:"23,keyasint,omitempty"`
+	// LeaseBreak is 1 more than the type that a lease is to become.
+	LeaseBreak uint8 `cbor:"24,keyasint,omitempty"`
 }
 
 // Locks are all file locks.

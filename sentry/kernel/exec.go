@@ -97,6 +97,7 @@ func (t *Task) loadProgram(a *ExecArgs) (*execImage, error) {
 	if err != nil {
 		return nil, err
 	}
+	var opened []*vfs.File
 	e := &loader.Exec{
 		File: execFile{t, f}, Filename: a.Filename, Argv: a.Argv, Envv: a.Env, Inaccessible: a.Inaccessible,
 		StackLimit: t.Rlimit(unix.RLIMIT_STACK), VDSO: t.k.cfg.VDSO, CPUMask: t.k.cfg.CPUMask,
@@ -106,6 +107,7 @@ func (t *Task) loadProgram(a *ExecArgs) (*execImage, error) {
 			if err != nil {
 				return nil, err
 			}
+			opened = append(opened, f)
 			return execFile{t, f}, nil
 		},
 	}
@@ -130,6 +132,11 @@ func (t *Task) loadProgram(a *ExecArgs) (*execImage, error) {
 	if x.image, err = e.Load(x.mm); err != nil {
 		x.drop()
 		return nil, err
+	}
+	for _, f := range opened {
+		if f != prog {
+			f.AllowWrite() // the dynamic linker can be written while it is mapped
+		}
 	}
 	prog.IncRef()
 	x.mm.SetExe(prog)

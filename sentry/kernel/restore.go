@@ -120,6 +120,7 @@ func (r *restored) prepareEnv() {
 		e.MM.VDSO, e.MM.VDSOLayout = r.k.vdso()
 	}
 	e.MM.Hold = e.Hold
+	e.SignalTarget = func(typ, pid int32) vfs.SignalTarget { return &ioTarget{r.k, r.c.pidNS, typ, pid} }
 	e.Task = func(id image.ID) (any, error) {
 		t, ok := image.Object[*Task](e.Restorer, id)
 		if !ok {

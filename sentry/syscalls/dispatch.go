@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/sentry/kernel"
+	"runsc/sentry/vfs"
 )
 
 // Handler carries out one system call. It returns the result register's value
@@ -63,7 +64,11 @@ func (tb *Table) Dispatch(t *kernel.Task, nr uintptr, args *[6]uint64) (uintptr,
 	if tb.trace != nil {
 		return tb.trace.call(t, tb.calls[nr], Args(*args))
 	}
-	return tb.calls[nr].Handler(t, Args(*args))
+	n, err := tb.calls[nr].Handler(t, Args(*args))
+	if vfs.IOSignals() {
+		vfs.SendIOSignals()
+	}
+	return n, err
 }
 
 // missing answers a call that has no line in the table.

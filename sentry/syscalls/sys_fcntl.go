@@ -58,7 +58,7 @@ func sameDescription(t *kernel.Task, f *vfs.File, fd int32) (uintptr, error) {
 func fcntlFile(t *kernel.Task, f *vfs.File, cmd uint32, a Args) (uintptr, error) {
 	switch cmd {
 	case unix.F_SETFL:
-		return done(f.SetStatusFlags(t, a.Uint(2)))
+		return done(setFlags(t, f, a.Int(0), a.Uint(2)))
 	case unix.F_GETLK, unix.F_OFD_GETLK:
 		return fcntlGetLock(t, f, a.Addr(2), cmd == unix.F_OFD_GETLK)
 	case unix.F_SETLK, linux.F_SETLKW, unix.F_OFD_SETLK, unix.F_OFD_SETLKW:
@@ -71,9 +71,74 @@ func fcntlFile(t *kernel.Task, f *vfs.File, cmd uint32, a Args) (uintptr, error)
 	case unix.F_ADD_SEALS, unix.F_GET_SEALS:
 		return fcntlSeals(f, cmd, a.Uint(2))
 	case linux.F_GETLEASE:
-		return unix.F_UNLCK, nil
+		return uintptr(f.Lease()), nil
+	case linux.F_SETLEASE:
+		if err := f.SetLease(t, a.Int(0), int16(a.Int(2))); err != nil {
+			return 0, err
+		}
+		return 0, ownByDefault(t, f)
+	case linux.F_NOTIFY:
+		if err := f.Notify(a.Int(0), a.Uint(2)); err != nil {
+			return 0, err
+		}
+		return 0, ownByDefault(t, f)
+	case unix.F_GET_RW_HINT, unix.F_SET_RW_HINT:
+		return fcntlHint(t, f, cmd, a.Addr(2))
 	}
 	return 0, unix.EINVAL
+}
+
+// setFlags changes the status flags of f, which the caller knows as fd.
+func setFlags(t *kernel.Task, f *vfs.File, fd int32, flags uint32) error {
+	was := f.StatusFlags()
+	if err := f.SetStatusFlags(t, flags); err != nil {
+		return err
+	}
+	if (was^flags)&unix.O_ASYNC != 0 {
+		f.SetAsync(fd, flags&unix.O_ASYNC != 0)
+	}
+	return nil
+}
+
+// ownByDefault makes the caller's process the owner of f if it has none.
+func ownByDefault(t *kernel.Task, f *vfs.File) error {
+	o := f.Owner()
+	if o.Target != nil {
+		return nil
+	}
+	return setFileOwner(t, f, o, linux.F_OWNER_PID, t.TGID())
+}
+
+func setFileOwner(t *kernel.Task, f *vfs.File, o vfs.FileOwner, typ, pid int32) error {
+	o.Type, o.PID, o.Target = typ, pid, nil
+	if pid != 0 {
+		var err error
+		if o.Target, err = t.IOTarget(typ, pid); err != nil {
+			return err
+		}
+	}
+	cr := t.Cred()
+	o.UID, o.EUID = cr.UID, cr.EUID
+	f.SetOwner(o)
+	return nil
+}
+
+// fcntlHint gets or sets how long written data will live, which nothing here
+// depends on.
+func fcntlHint(t *kernel.Task, f *vfs.File, cmd uint32, addr uint64) (uintptr, error) {
+	const longest = 5 // RWH_WRITE_LIFE_EXTREME
+	h := f.WriteHint()
+	if cmd == unix.F_GET_RW_HINT {
+		return done(t.CopyOut(addr, abi.Bytes(&h)))
+	}
+	if err := t.CopyIn(addr, abi.Bytes(&h)); err != nil {
+		return 0, err
+	}
+	if h > longest {
+		return 0, unix.EINVAL
+	}
+	f.SetWriteHint(h)
+	return 0, nil
 }
 
 func fcntlPipe(t *kernel.Task, f *vfs.File, cmd, size uint32) (uintptr, error) {
@@ -148,8 +213,5 @@ func setOwner(t *kernel.Task, f *vfs.File, o vfs.FileOwner, cmd uint32, a Args) 
 	if ex.Type < linux.F_OWNER_TID || ex.Type > linux.F_OWNER_PGRP {
 		return 0, unix.EINVAL
 	}
-	cr := t.Cred()
-	o.Type, o.PID, o.UID, o.EUID = ex.Type, ex.PID, cr.UID, cr.EUID
-	f.SetOwner(o)
-	return 0, nil
+	return 0, setFileOwner(t, f, o, ex.Type, ex.PID)
 }

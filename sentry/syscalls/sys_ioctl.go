@@ -21,9 +21,9 @@ func sysIoctl(t *kernel.Task, a Args) (uintptr, error) {
 	case linux.FIOCLEX, linux.FIONCLEX:
 		return done(t.Files().SetCloexec(a.Int(0), cmd == linux.FIOCLEX))
 	case linux.FIONBIO:
-		return ioctlFlag(t, f, a.Addr(2), unix.O_NONBLOCK)
+		return ioctlFlag(t, f, a.Int(0), a.Addr(2), unix.O_NONBLOCK)
 	case linux.FIOASYNC:
-		return ioctlFlag(t, f, a.Addr(2), unix.O_ASYNC)
+		return ioctlFlag(t, f, a.Int(0), a.Addr(2), unix.O_ASYNC)
 	case linux.FIGETBSZ:
 		st, err := f.Stat(t, 0)
 		if err != nil {
@@ -41,7 +41,7 @@ func sysIoctl(t *kernel.Task, a Args) (uintptr, error) {
 }
 
 // ioctlFlag sets or clears a status flag by the int at addr.
-func ioctlFlag(t *kernel.Task, f *vfs.File, addr uint64, flag uint32) (uintptr, error) {
+func ioctlFlag(t *kernel.Task, f *vfs.File, fd int32, addr uint64, flag uint32) (uintptr, error) {
 	var on int32
 	if err := t.CopyIn(addr, abi.Bytes(&on)); err != nil {
 		return 0, err
@@ -50,7 +50,7 @@ func ioctlFlag(t *kernel.Task, f *vfs.File, addr uint64, flag uint32) (uintptr, 
 	if on != 0 {
 		flags |= flag
 	}
-	return done(f.SetStatusFlags(t, flags))
+	return done(setFlags(t, f, fd, flags))
 }
 
 // ioctlBytesLeft is FIONREAD of a regular file: the bytes after the offset.

@@ -96,10 +96,16 @@ func linkAt(t *kernel.Task, oldfd int32, oldname uint64, newfd int32, newname ui
 		return 0, err
 	}
 	defer from.put()
-	// AT_EMPTY_PATH links any file one holds: since Linux 6.10 those opened
-	// with the same credentials, before with this capability.
+	// AT_EMPTY_PATH links a file one holds: since Linux 6.10 one opened with
+	// the same credentials, before with this capability. Here the owner's is
+	// taken for that.
 	if from.Name == "" && !t.Cred().Has(unix.CAP_DAC_READ_SEARCH) {
-		return 0, unix.ENOENT
+		if from.dir == nil {
+			return 0, unix.ENOENT
+		}
+		if st, err := from.dir.Stat(t, unix.STATX_UID); err != nil || st.UID != t.Cred().FSUID {
+			return 0, unix.ENOENT
+		}
 	}
 	to, err := lookup(t, newfd, newname, 0)
 	if err != nil {

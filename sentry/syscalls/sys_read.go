@@ -9,7 +9,10 @@ import (
 
 // rwfMask are the per-call flags of preadv2(2) and pwritev2(2) that work;
 // others give EOPNOTSUPP as for a file system that lacks them.
-const rwfMask = unix.RWF_HIPRI | unix.RWF_DSYNC | unix.RWF_SYNC | unix.RWF_NOWAIT
+const rwfMask = unix.RWF_HIPRI | unix.RWF_DSYNC | unix.RWF_SYNC | unix.RWF_NOWAIT | unix.RWF_APPEND | rwfNoAppend
+
+// rwfNoAppend is RWF_NOAPPEND (Linux 6.9).
+const rwfNoAppend = 0x20
 
 // sysRead implements read(2).
 func sysRead(t *kernel.Task, a Args) (uintptr, error) {

@@ -98,8 +98,12 @@ func sysStatx(t *kernel.Task, a Args) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
+	mntID := uint32(unix.STATX_MNT_ID)
+	if mask&statxMntIDUnique != 0 {
+		mntID = statxMntIDUnique // numbers of mounts are not used twice
+	}
 	out := unix.Statx_t{
-		Mask: st.Mask | unix.STATX_BASIC_STATS, Blksize: st.BlockSize, Attributes: st.Attributes,
+		Mask: st.Mask | unix.STATX_BASIC_STATS | mntID, Mnt_id: st.MountID, Blksize: st.BlockSize, Attributes: st.Attributes,
 		Attributes_mask: statxAttributes, Nlink: st.Nlink, Uid: st.UID, Gid: st.GID, Mode: uint16(st.Mode),
 		Ino: st.Ino, Size: st.Size, Blocks: st.Blocks,
 		Atime: statxTime(st.Atime), Btime: statxTime(st.Btime), Ctime: statxTime(st.Ctime), Mtime: statxTime(st.Mtime),
@@ -110,7 +114,11 @@ func sysStatx(t *kernel.Task, a Args) (uintptr, error) {
 }
 
 // statxAttributes are the attribute bits that mean something when clear.
-const statxAttributes = unix.STATX_ATTR_AUTOMOUNT | unix.STATX_ATTR_MOUNT_ROOT
+const statxAttributes = unix.STATX_ATTR_AUTOMOUNT | unix.STATX_ATTR_MOUNT_ROOT | unix.STATX_ATTR_IMMUTABLE |
+	unix.STATX_ATTR_APPEND | unix.STATX_ATTR_NODUMP
+
+// statxMntIDUnique is STATX_MNT_ID_UNIQUE.
+const statxMntIDUnique = 0x4000
 
 func statxTime(ts vfs.Timespec) unix.StatxTimestamp {
 	return unix.StatxTimestamp{Sec: ts.Sec, Nsec: ts.Nsec}

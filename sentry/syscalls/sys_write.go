@@ -98,13 +98,19 @@ func sysPwritev2(t *kernel.Task, a Args) (uintptr, error) {
 	if flags&^rwfMask != 0 {
 		return 0, unix.EOPNOTSUPP
 	}
+	if flags&(unix.RWF_APPEND|rwfNoAppend) == unix.RWF_APPEND|rwfNoAppend {
+		return 0, unix.EINVAL
+	}
 	if flags&unix.RWF_NOWAIT != 0 && f.Ready(waitq.Out)&waitq.Out == 0 {
 		return 0, unix.EAGAIN
 	}
 	var n int
-	if off == -1 {
+	switch {
+	case flags&(unix.RWF_APPEND|rwfNoAppend) != 0:
+		n, err = f.WriteAs(t, &src, off, flags&unix.RWF_APPEND != 0)
+	case off == -1:
 		n, err = f.Write(t, &src)
-	} else {
+	default:
 		n, err = f.WriteAt(t, &src, off)
 	}
 	if n > 0 && flags&(unix.RWF_DSYNC|unix.RWF_SYNC) != 0 {

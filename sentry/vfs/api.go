@@ -46,6 +46,7 @@ type Stat struct {
 	Atime, Mtime Timespec
 	Ctime, Btime Timespec
 	Attributes   uint64
+	MountID      uint64 // set by vfs
 }
 
 // SetStat says which attributes to change. Times with Now set take the

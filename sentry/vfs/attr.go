@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strings"
 
@@ -40,7 +41,19 @@ func StatAt(c Caller, at At, mask uint32) (Stat, error) {
 	if err := w.lookup(); err != nil {
 		return Stat{}, err
 	}
-	return w.cur.Dentry.inode.Stat(c, mask)
+	return w.cur.stat(c, mask)
+}
+
+// stat is what statx(2) tells of p.
+func (p Path) stat(c Caller, mask uint32) (Stat, error) {
+	st, err := p.Dentry.inode.Stat(c, mask)
+	if err == nil && p.Mount != nil {
+		st.MountID = p.Mount.id
+		if p.Dentry == p.Mount.root {
+			st.Attributes |= unix.STATX_ATTR_MOUNT_ROOT
+		}
+	}
+	return st, err
 }
 
 // ReadlinkAt implements readlink(2) and readlinkat(2), which looks at Dir
@@ -175,6 +188,16 @@ func TruncateAt(c Caller, at At, size int64) error {
 		if err := permitDentry(c, p.Dentry, MayWrite); err != nil {
 			return err
 		}
+		if st.Attributes&unix.STATX_ATTR_APPEND != 0 {
+			return unix.EPERM
+		}
+		if err := beginWrite(p.Dentry.inode); err != nil {
+			return err
+		}
+		defer endWrite(p.Dentry.inode)
+		if err := breakLeases(c, p.Dentry.inode, true, false); err != nil {
+			return err
+		}
 		return truncate(c, p.Dentry, &st, size)
 	})
 }
@@ -292,7 +315,11 @@ func (p Path) startChange(c Caller) (Stat, error) {
 			return Stat{}, err
 		}
 	}
-	return p.Dentry.inode.Stat(c, 0)
+	st, err := p.Dentry.inode.Stat(c, 0)
+	if err == nil && st.Attributes&fixedAttrs != 0 {
+		err = unix.EPERM
+	}
+	return st, err
 }
 
 func (p Path) change(c Caller, set *SetStat) error {
@@ -319,7 +346,7 @@ func UtimesAt(c Caller, at At, atime, mtime TimeSet) error {
 }
 
 // Stat implements fstat(2).
-func (f *File) Stat(c Caller, mask uint32) (Stat, error) { return f.Inode().Stat(c, mask) }
+func (f *File) Stat(c Caller, mask uint32) (Stat, error) { return f.path.stat(c, mask) }
 
 // Statfs implements fstatfs(2).
 func (f *File) Statfs(c Caller) (Statfs, int64, error) { return f.path.Statfs(c) }
@@ -502,6 +529,11 @@ func (p Path) xattrCheck(c Caller, name string, write bool) (Xattrer, error) {
 	x, ok := p.Dentry.inode.(Xattrer)
 	if !ok {
 		return nil, unix.EOPNOTSUPP
+	}
+	if write {
+		if st, err := p.Dentry.inode.Stat(c, 0); err != nil || st.Attributes&fixedAttrs != 0 {
+			return nil, cmp.Or(err, error(unix.EPERM))
+		}
 	}
 	return x, nil
 }

@@ -51,6 +51,10 @@ type File struct {
 	owner    FileOwner     `save:"rec"`
 	watchers []FileWatcher `save:"rebuilt"`
 	locked   bool          `save:"rebuilt"` // may hold flock or OFD locks
+	program  bool          `save:"rec"`     // opened to be run: not to be written meanwhile
+	async    *asyncState   `save:"rec"`     // O_ASYNC is at work
+	dnotify  *dnotify      `save:"rec"`
+	hint     uint64        `save:"none: nothing depends on it"` // F_SET_RW_HINT
 }
 
 // FileOwner is who gets SIGIO (F_SETOWN_EX), and the credentials it was set with.
@@ -59,6 +63,8 @@ type FileOwner struct {
 	PID       int32  `save:"rec"`
 	Signal    int32  `save:"rec"` // F_SETSIG
 	UID, EUID uint32 `save:"rec"`
+	// Target is who that is; nil sends nothing.
+	Target SignalTarget `save:"rebuilt"`
 }
 
 // NewFile returns a file over ops, which it takes over as well as the
@@ -128,9 +134,14 @@ func (f *File) release() {
 		f.releaseLocks()
 	}
 	f.notifyClose()
+	f.SetAsync(0, false)
+	f.endNotify()
+	f.endLease()
+	f.AllowWrite()
 	f.ops.Release()
 	if f.mode&fileWriter != 0 {
 		f.path.Mount.writers.Add(-1)
+		endWrite(f.Inode())
 	}
 	f.path.DecRef()
 	fileKind.Died()
@@ -306,4 +317,19 @@ func (f *File) Mappable(c Caller) (mem.Mappable, error) {
 		return m.Mappable(c, f)
 	}
 	return nil, unix.ENODEV
+}
+
+// WriteHint and SetWriteHint are the hint of F_GET_RW_HINT and F_SET_RW_HINT on
+// how long data live; it is remembered.
+func (f *File) WriteHint() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hint
+}
+
+// SetWriteHint sets it.
+func (f *File) SetWriteHint(h uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hint = h
 }

@@ -217,6 +217,34 @@ func (f *File) seekable() bool {
 	return ok && f.mode&fileHasOffset != 0
 }
 
+// WriteAs is Write, for off -1, or WriteAt, where atEnd decides instead of
+// O_APPEND (pwritev2(2)).
+func (f *File) WriteAs(c Caller, src *mem.UserBuf, off int64, atEnd bool) (int, error) {
+	if f.writerAt == nil || f.mode&fileWrite == 0 {
+		if off == -1 {
+			return f.Write(c, src)
+		}
+		return f.WriteAt(c, src, off)
+	}
+	if off != -1 {
+		if atEnd {
+			off = -1
+		}
+		n, _, err := f.writeAt(c, src, off)
+		return n, err
+	}
+	f.offMu.Lock()
+	defer f.offMu.Unlock()
+	if !atEnd {
+		off = f.off.Load()
+	}
+	n, end, err := f.writeAt(c, src, off)
+	if n > 0 {
+		f.off.Store(end)
+	}
+	return n, err
+}
+
 // Offset is the file offset, for /proc/PID/fdinfo. It does not wait for a read
 // in progress, which may be that of the fdinfo file itself.
 func (f *File) Offset() int64 { return f.off.Load() }

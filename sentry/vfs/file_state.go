@@ -41,6 +41,7 @@ func SaveFile(e *SaveEnv, f *File) (image.ID, error) {
 	rec := image.File{ID: id, Flags: f.flags.Load(), Offset: f.off.Load(), Regular: f.mode&fileRegular != 0}
 	o := f.Owner()
 	rec.OwnerType, rec.OwnerPID, rec.Signal, rec.OwnerUID, rec.OwnerEUID = o.Type, o.PID, o.Signal, o.UID, o.EUID
+	f.saveUse(&rec)
 	if err := f.saveOps(e, &rec); err != nil {
 		return 0, err
 	}
@@ -52,6 +53,67 @@ func SaveFile(e *SaveEnv, f *File) (image.ID, error) {
 		return 0, err
 	}
 	return id, e.Put(image.KindFile, &rec)
+}
+
+// saveUse records what others may notice of the file.
+func (f *File) saveUse(rec *image.File) {
+	f.mu.Lock()
+	rec.Program = f.program
+	if f.async != nil {
+		rec.Async, rec.AsyncFD = true, f.async.fd
+	}
+	f.mu.Unlock()
+	if fd, mask := f.notified(); mask != 0 {
+		rec.Notify, rec.NotifyFD = mask, fd
+	}
+	inUse.mu.Lock()
+	defer inUse.mu.Unlock()
+	if l := f.leaseLocked(); l != nil {
+		rec.Lease, rec.LeaseFD = 1, l.fd
+		if l.write {
+			rec.Lease = 2
+		}
+		if l.breaking {
+			rec.LeaseBreak = 1 + uint8(l.target)
+		}
+	}
+}
+
+// restoreUse brings it back.
+func (f *File) restoreUse(e *RestoreEnv, rec *image.File) error {
+	if e.SignalTarget != nil && rec.OwnerPID != 0 {
+		f.owner.Target = e.SignalTarget(rec.OwnerType, rec.OwnerPID)
+	}
+	if rec.Program {
+		if err := beginProgram(f.Inode()); err != nil {
+			return err
+		}
+		f.program = true
+	}
+	if rec.Lease != 0 && f.mode&fileRegular != 0 {
+		l := &lease{file: f, fd: rec.LeaseFD, write: rec.Lease == 2}
+		if rec.LeaseBreak != 0 {
+			l.breaking, l.target = true, unix.F_RDLCK
+			if rec.LeaseBreak == 1+unix.F_UNLCK {
+				l.target = unix.F_UNLCK
+			}
+			l.deadline = e.Caller.RealTime() + LeaseBreakTime.Load()*1e9
+		}
+		inUse.mu.Lock()
+		u := useLocked(f.Inode())
+		u.leases = append(u.leases, l)
+		inUse.leases.Add(1)
+		inUse.mu.Unlock()
+	}
+	if rec.Notify != 0 {
+		if err := f.Notify(rec.NotifyFD, rec.Notify); err != nil {
+			return err
+		}
+	}
+	if rec.Async {
+		f.SetAsync(rec.AsyncFD, true)
+	}
+	return nil
 }
 
 // saveOps saves the file system's part, if opening the path again would not
@@ -171,13 +233,21 @@ func restoreFile(e *RestoreEnv, rec *image.File) (*File, error) {
 	}
 	f := NewFile(p, ops, rec.Flags)
 	f.off.Store(rec.Offset)
-	f.owner = FileOwner{rec.OwnerType, rec.OwnerPID, rec.Signal, rec.OwnerUID, rec.OwnerEUID}
+	f.owner = FileOwner{Type: rec.OwnerType, PID: rec.OwnerPID, Signal: rec.Signal, UID: rec.OwnerUID, EUID: rec.OwnerEUID}
 	if rec.Regular && f.mode&filePath == 0 {
 		f.mode |= fileRegular
 		if f.mode&fileWrite != 0 && p.Dentry.sb.anon == nil {
+			if err := beginWrite(p.Inode()); err != nil {
+				f.DecRef()
+				return nil, fmt.Errorf("cannot open %q again: %w", name, err)
+			}
 			f.mode |= fileWriter
 			p.Mount.writers.Add(1)
 		}
+	}
+	if err := f.restoreUse(e, rec); err != nil {
+		f.DecRef()
+		return nil, fmt.Errorf("cannot open %q again: %w", name, err)
 	}
 	return f, nil
 }

@@ -175,7 +175,7 @@ func LinkAt(c Caller, old, at At) error {
 		switch { // vfs_link
 		case err != nil:
 			return nil, err
-		case src.Dentry.IsDir():
+		case st.Attributes&fixedAttrs != 0, src.Dentry.IsDir():
 			return nil, unix.EPERM
 		case st.Nlink == 0 && src.Dentry.state.Load()&dentryLinkable == 0:
 			return nil, unix.ENOENT

@@ -126,6 +126,9 @@ func (w *walker) mayOpen(flags uint32) (Stat, error) {
 	if err != nil {
 		return st, err
 	}
+	if st.Attributes&unix.STATX_ATTR_APPEND != 0 && (flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_APPEND == 0 || flags&unix.O_TRUNC != 0) {
+		return st, unix.EPERM
+	}
 	if flags&unix.O_NOATIME != 0 && !ownerOr(w.cr, &st, unix.CAP_FOWNER) {
 		return st, unix.EPERM
 	}
@@ -134,6 +137,47 @@ func (w *walker) mayOpen(flags uint32) (Stat, error) {
 
 // finishOpen makes the file; permissions have been checked.
 func (w *walker) finishOpen(st *Stat, flags uint32) (*File, error) {
+	d := w.cur.Dentry
+	kind := st.Mode & unix.S_IFMT
+	writer := false
+	if kind == unix.S_IFREG {
+		var err error
+		if writer, err = w.claim(flags); err != nil {
+			return nil, err
+		}
+	}
+	f, err := w.openClaimed(st, flags)
+	if err != nil && writer {
+		endWrite(d.inode)
+	}
+	return f, err
+}
+
+// claim makes room for an open regular file among the others: leases are
+// broken, and what runs is not written. It tells whether a writer was counted.
+func (w *walker) claim(flags uint32) (writer bool, err error) {
+	i := w.cur.Dentry.inode
+	write := flags&unix.O_ACCMODE != unix.O_RDONLY
+	if write && w.cur.Mount != nil && flags&unix.O_ACCMODE != unix.O_ACCMODE {
+		if err := beginWrite(i); err != nil {
+			return false, err
+		}
+		writer = true
+	}
+	if flags&unix.O_TRUNC != 0 && !writer && running(i) {
+		return false, unix.ETXTBSY
+	}
+	if err := breakLeases(w.c, i, write || flags&unix.O_TRUNC != 0, flags&unix.O_NONBLOCK != 0); err != nil {
+		if writer {
+			endWrite(i)
+		}
+		return false, err
+	}
+	return writer, nil
+}
+
+// openClaimed is finishOpen after that.
+func (w *walker) openClaimed(st *Stat, flags uint32) (*File, error) {
 	d := w.cur.Dentry
 	kind := st.Mode & unix.S_IFMT
 	if flags&unix.O_TRUNC != 0 && kind == unix.S_IFREG {
@@ -257,6 +301,8 @@ func (w *walker) create(flags, mode, umask uint32) (*File, *Dentry, error) {
 	notifyEntry(dir, unix.IN_CREATE, 0, w.last, false)
 	dir.DecRef()
 	if ops != nil {
+		// It was made a moment ago: nobody runs it and nobody has a lease.
+		_, _ = w.claim(flags &^ unix.O_TRUNC)
 		return w.newFile(ops, unix.S_IFREG, flags), nil, nil
 	}
 	// A new file is opened whatever its mode says (open(2), O_CREAT).
@@ -353,5 +399,14 @@ func OpenExec(c Caller, at At) (*File, error) {
 	if err := w.permit(d, MayExec); err != nil {
 		return nil, err
 	}
-	return w.finishOpen(&st, unix.O_RDONLY)
+	f, err := w.finishOpen(&st, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	if err := beginProgram(d.inode); err != nil {
+		f.DecRef()
+		return nil, err
+	}
+	f.program = true // nobody else has it yet
+	return f, nil
 }

@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"cmp"
+
 	"golang.org/x/sys/unix"
 
 	"runsc/sentry/cred"
@@ -20,6 +22,9 @@ func (w *walker) permit(d *Dentry, mask uint32) error {
 
 // permitStat is permit with the attributes at hand.
 func (w *walker) permitStat(d *Dentry, st *Stat, mask uint32) error {
+	if mask&MayWrite != 0 && st.Attributes&unix.STATX_ATTR_IMMUTABLE != 0 {
+		return unix.EPERM
+	}
 	// As acl_permission_check: a list counts for all but the owner, and only
 	// if the mode leaves its mask anything.
 	if d.acl != nil && w.cr.FSUID != st.UID && st.Mode&0o070 != 0 {
@@ -100,6 +105,12 @@ func (w *walker) mayDelete(dir, victim *Dentry, wantDir bool) error {
 			return unix.EPERM
 		}
 	}
+	if ds.Attributes&unix.STATX_ATTR_APPEND != 0 {
+		return unix.EPERM
+	}
+	if vs, err := victim.inode.Stat(w.c, 0); err != nil || vs.Attributes&fixedAttrs != 0 {
+		return cmp.Or(err, error(unix.EPERM))
+	}
 	if wantDir {
 		if !victim.IsDir() {
 			return unix.ENOTDIR
@@ -112,6 +123,10 @@ func (w *walker) mayDelete(dir, victim *Dentry, wantDir bool) error {
 	}
 	return nil
 }
+
+// fixedAttrs are the attributes of files of which little can be changed
+// (chattr(1)).
+const fixedAttrs = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 
 // createAttr computes owner and mode of a new inode in dir, as Linux's
 // inode_init_owner and mode_strip_sgid do.

@@ -130,8 +130,11 @@ type RestoreEnv struct {
 	// the new task.
 	Stream func(n int) (*File, error)
 	// Task returns the restored task with a number; it is called from Finish.
-	Task     func(id image.ID) (any, error)
-	Validate bool
+	Task func(id image.ID) (any, error)
+	// SignalTarget is who the owner of a file is, by the type and number of
+	// F_SETOWN_EX.
+	SignalTarget func(typ, pid int32) SignalTarget
+	Validate     bool
 	// Needed tells whether a later stage needs an object; nil: there is none.
 	Needed func(id image.ID) bool
 	// Absent names the container that a mount belongs to if it is of a later

@@ -7,11 +7,14 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <pthread.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 
 static void hold(void)
 {
@@ -119,12 +122,64 @@ static void queues(void)
 	OK(mq_unlink("/closed"));
 }
 
+static volatile sig_atomic_t from;
+
+static void note(int sig, siginfo_t *si, void *x)
+{
+	told = sig;
+	from = si->si_fd;
+}
+
+/* Leases, signals about files, lists, attributes of files, a program that runs. */
+static void signals(void)
+{
+	struct sigaction sa = { .sa_sigaction = note, .sa_flags = SA_SIGINFO };
+	int p[2], flags = FS_APPEND_FL;
+	char buf[100], self[100] = "";
+	sigaction(SIGRTMIN, &sa, NULL);
+	sigaction(SIGIO, &sa, NULL);
+	OK(mkdir("/tmp/t", 0755) || mount("t", "/tmp/t", "tmpfs", 0, NULL) || chdir("/tmp/t"));
+	close(GETS(creat("leased", 0600)));
+	int l = GETS(open("leased", O_RDONLY));
+	OK(fcntl(l, F_SETSIG, SIGRTMIN) || fcntl(l, F_SETLEASE, F_RDLCK));
+	OK(pipe(p) || fcntl(p[0], F_SETOWN, getpid()) || fcntl(p[0], F_SETFL, O_ASYNC) || fcntl(p[0], F_SETSIG, SIGRTMIN));
+	OK(mkdir("d", 0755));
+	int d = GETS(open("d", O_RDONLY));
+	OK(fcntl(d, F_SETSIG, SIGRTMIN) || fcntl(d, F_NOTIFY, DN_CREATE | DN_MULTISHOT));
+	close(GETS(creat("log", 0600)));
+	int g = GETS(open("log", O_WRONLY | O_APPEND));
+	OK(ioctl(g, FS_IOC_SETFLAGS, &flags));
+	static const unsigned list[] = { 2, 0x60001, ~0u, 0x40002, 1000, 0x40004, ~0u, 0x60010, ~0u, 0x00020, ~0u };
+	close(GETS(creat("shared", 0600)));
+	OK(setxattr("shared", "system.posix_acl_access", list, sizeof list, 0));
+	hold();
+	told = 0;
+	FAILS(open("leased", O_WRONLY | O_NONBLOCK), EWOULDBLOCK);
+	TRUE(told == SIGRTMIN && from == l);
+	OK(fcntl(l, F_SETLEASE, F_UNLCK));
+	told = 0;
+	IS(write(p[1], "x", 1), 1);
+	TRUE(told == SIGRTMIN && from == p[0]);
+	told = 0;
+	close(GETS(creat("d/new", 0600)));
+	TRUE(told == SIGRTMIN && from == d);
+	FAILS(unlink("log"), EPERM);
+	FAILS(open("log", O_WRONLY), EPERM);
+	IS(write(g, "x", 1), 1);
+	IS(getxattr("shared", "system.posix_acl_access", buf, sizeof buf), sizeof list);
+	TRUE(!memcmp(buf, list, sizeof list));
+	TRUE(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+	FAILS(open(self, O_WRONLY), ETXTBSY);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "mounts"))
 		mounts();
 	else if (argc == 2 && !strcmp(argv[1], "queues"))
 		queues();
+	else if (argc == 2 && !strcmp(argv[1], "signals"))
+		signals();
 	else
 		return fputs("usage: vfsstate MODE\n", stderr), 2;
 	return finish();

@@ -125,6 +125,7 @@ func TestCheckpointRestore(t *testing.T) {
 		{name: "threads", args: guest("threads"), want: "threads go on, turns add up\n"},
 		{name: "registers", args: guest("registers"), want: "registers are right\n"},
 		{name: "mounts", args: []string{"/guest/vfsstate", "mounts"}, flags: []string{"--cap-add", "CAP_SYS_ADMIN"}, want: "ok\n"},
+		{name: "leases and signals", args: []string{"/guest/vfsstate", "signals"}, flags: []string{"--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_LINUX_IMMUTABLE"}, want: "ok\n"},
 		{name: "message queues", args: []string{"/guest/vfsstate", "queues"}, want: "ok\n"},
 		{name: "descriptors", args: guest("fds"), want: "the interval timer goes on\nthe timer fired 1 time, in time\n4 are ready\nthe event counted 5\npipe: in the pipe\nsocket: one, second\nsignal 12\nclock went on\n"},
 	}

@@ -12,9 +12,9 @@ import (
 // runtimes.
 func TestFileCalls(t *testing.T) {
 	begin(t)
-	for _, name := range []string{"mount", "mqueue", "xattr"} {
+	for _, name := range []string{"mount", "mqueue", "xattr", "files"} {
 		t.Run(name, func(t *testing.T) {
-			c := rig.Container{Image: rig.Guest, Args: []string{"/guest/" + name}, Flags: []string{"--cap-add", "CAP_SYS_ADMIN"}}
+			c := rig.Container{Image: rig.Guest, Args: []string{"/guest/" + name}, Flags: []string{"--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_LINUX_IMMUTABLE", "--cap-add", "CAP_LEASE"}}
 			if res := same(t, c); res.Stdout != "ok\n" {
 				t.Errorf("%s", res)
 			}

@@ -16,7 +16,9 @@ const (
 	F_GETOWNER_UIDS = 17
 	F_SETLKW        = 7
 	F_SETOWN        = 8
+	F_SETLEASE      = 1024
 	F_GETLEASE      = 1025
+	F_NOTIFY        = 1026
 	F_CREATED_QUERY = 1028
 	F_GETPIPE_SZ    = 1032
 )
@@ -64,3 +66,14 @@ const RESOLVE_CACHED = 0x20
 
 // AT_STATX_SYNC_TYPE masks the flags of statx(2) about synchronization.
 const AT_STATX_SYNC_TYPE = 0x6000
+
+// Events of fcntl(F_NOTIFY).
+const (
+	DN_ACCESS    = 0x1
+	DN_MODIFY    = 0x2
+	DN_CREATE    = 0x4
+	DN_DELETE    = 0x8
+	DN_RENAME    = 0x10
+	DN_ATTRIB    = 0x20
+	DN_MULTISHOT = 0x80000000
+)

@@ -34,7 +34,15 @@ var sysctlTable = []sysctl{
 	{path: "fs/inotify/max_queued_events", perm: 0o644, value: "16384", numbers: 1, max: maxInt},
 	{path: "fs/inotify/max_user_instances", perm: 0o644, value: "128", numbers: 1, max: maxInt},
 	{path: "fs/inotify/max_user_watches", perm: 0o644, value: "524288", numbers: 1, max: maxInt},
-	{path: "fs/lease-break-time", perm: 0o644, value: "45", numbers: 1, max: maxInt},
+	{path: "fs/lease-break-time", perm: 0o644, numbers: 1, max: maxInt,
+		get: func(*instance, vfs.Caller) string { return strconv.FormatInt(vfs.LeaseBreakTime.Load(), 10) },
+		set: func(_ *instance, _ vfs.Caller, value string) error {
+			n, err := strconv.ParseInt(value, 0, 64)
+			if err == nil {
+				vfs.LeaseBreakTime.Store(n)
+			}
+			return err
+		}},
 	{path: "fs/leases-enable", perm: 0o644, value: "1", numbers: 1, max: 1},
 	{path: "fs/mount-max", perm: 0o644, value: "100000", numbers: 1, min: 1, max: maxInt},
 	mqueueLimit("msg_default", func(l *mqueue.Limits) *atomic.Int64 { return &l.MsgDefault }, sysctl{numbers: 1, min: 1, max: 65536}),

@@ -39,6 +39,7 @@ type inode struct {
 	xattrs                     map[string][]byte `save:"rec"`
 	xattrBytes                 int               `save:"rebuilt"`
 	acl                        *posixacl.ACL     `save:"rebuilt"` // xattrs has it too
+	attrs                      uint64            `save:"rec"`     // STATX_ATTR_* of chattr(1)
 	freed                      bool              `save:"none: a freed inode is not saved"`
 }
 
@@ -122,6 +123,7 @@ func (i *inode) stat() vfs.Stat {
 		Mask: unix.STATX_BASIC_STATS | unix.STATX_BTIME,
 		Mode: i.mode, UID: i.uid, GID: i.gid, Ino: i.ino, Nlink: nlink, BlockSize: pageSize,
 		Dev: i.fs.dev, Rdev: i.rdev, Atime: i.atime, Mtime: i.mtime, Ctime: i.ctime, Btime: i.btime,
+		Attributes: i.attrs,
 	}
 }
 

@@ -91,7 +91,7 @@ func saveInode(e *vfs.SaveEnv, n node, id image.ID) error {
 	i := n.base()
 	rec := image.TmpfsInode{ID: id, FS: e.Known(i.fs), Ino: i.ino, Rdev: i.rdev}
 	i.mu.Lock()
-	rec.Mode, rec.UID, rec.GID = i.mode, i.uid, i.gid
+	rec.Mode, rec.UID, rec.GID, rec.Attributes = i.mode, i.uid, i.gid, i.attrs
 	rec.Atime, rec.Mtime = vfs.TimeRecord(i.atime), vfs.TimeRecord(i.mtime)
 	rec.Ctime, rec.Btime = vfs.TimeRecord(i.ctime), vfs.TimeRecord(i.btime)
 	for name, v := range i.xattrs {
@@ -335,6 +335,7 @@ func (fs *FS) restoreInode(e *vfs.RestoreEnv, rec *image.TmpfsInode) (node, erro
 	}
 	i.fs, i.ino, i.rdev = fs, rec.Ino, rec.Rdev
 	i.mode, i.uid, i.gid = rec.Mode&(unix.S_IFMT|0o7777), rec.UID, rec.GID
+	i.attrs = rec.Attributes & knownAttrs
 	i.atime, i.mtime = vfs.RestoredTime(rec.Atime), vfs.RestoredTime(rec.Mtime)
 	i.ctime, i.btime = vfs.RestoredTime(rec.Ctime), vfs.RestoredTime(rec.Btime)
 	if len(rec.Xattrs) > 0 {
