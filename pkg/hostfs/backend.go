@@ -97,8 +97,7 @@ type Backend interface {
 
 	// Connect makes a socket of a type and connects it to the socket file t.
 	Connect(t Target, typ int) (fd int, err error)
-	// Bind makes a socket of a type with the name name in dir. A stream
-	// socket listens.
+	// Bind makes a socket of a type with the name name in dir.
 	Bind(dir int, name string, typ int, a *NewAttr, stx *unix.Statx_t) (fd int, err error)
 
 	// Inotify returns the descriptor from which the events of watches that are

@@ -47,9 +47,6 @@ func (l *Local) Connect(t Target, typ int) (int, error) {
 	return fd, nil
 }
 
-// maxBacklog is the length of the queue of a socket that listens.
-const maxBacklog = 128
-
 // Bind implements Backend.
 func (l *Local) Bind(dir int, name string, typ int, a *NewAttr, stx *unix.Statx_t) (int, error) {
 	if len(name) > 107 {
@@ -61,7 +58,6 @@ func (l *Local) Bind(dir int, name string, typ int, a *NewAttr, stx *unix.Statx_
 	}
 	// bind(2) takes the mode of the name from the socket's.
 	if err = unix.Fchmod(fd, a.Mode&0o777); err == nil {
-		// "./": a name that begins with a NUL would be an abstract one.
 		err = inDirectory(dir, func() error { return unix.Bind(fd, &unix.SockaddrUnix{Name: name}) })
 	}
 	if err == unix.EADDRINUSE {
@@ -71,11 +67,7 @@ func (l *Local) Bind(dir int, name string, typ int, a *NewAttr, stx *unix.Statx_
 		unix.Close(fd)
 		return -1, err
 	}
-	err = l.adopt(-1, dir, name, a, stx)
-	if err == nil && typ != unix.SOCK_DGRAM {
-		err = unix.Listen(fd, maxBacklog)
-	}
-	if err != nil {
+	if err = l.adopt(-1, dir, name, a, stx); err != nil {
 		unix.Close(fd)
 		_ = unix.Unlinkat(dir, name, 0)
 		return -1, err

@@ -171,6 +171,12 @@ func (s *Sentry) newGofer(sock *os.File) error {
 		return fmt.Errorf("inode-key is not %d bytes in hexadecimal", len(opts.Key))
 	}
 	copy(opts.Key[:], key)
+	uds := s.conf.Options["host-uds"]
+	opts.Objects = gofer.HostObjects{
+		ConnectUDS: uds == "open" || uds == "all",
+		CreateUDS:  uds == "create" || uds == "all",
+		OpenFifos:  s.conf.Options["host-fifo"] == "open",
+	}
 	if n, _ := strconv.Atoi(s.conf.Options["dentry-cache-size"]); n > 0 {
 		vfs.SetDentryLimit(n)
 	}

@@ -323,6 +323,22 @@ type FileWatcher interface {
 	FileReleased()
 }
 
+// HostSocket is implemented by socket files of the host. Both calls return a
+// descriptor of the host, non-blocking; EOPNOTSUPP if the configuration keeps
+// such sockets in the sandbox.
+type HostSocket interface {
+	// ConnectHost connects to the server there; ECONNREFUSED without one.
+	ConnectHost(typ int32) (fd int, err error)
+	// BindHost puts a socket of the host in the file's place.
+	BindHost(typ int32) (fd int, err error)
+}
+
+// Reopener is implemented by inodes of fifos that a restore opens again, without
+// waiting for the other end.
+type Reopener interface {
+	Reopen(c Caller, flags uint32) (FileOps, error)
+}
+
 // Sealer is implemented by files with seals (memfd_create(2)); for others
 // F_ADD_SEALS and F_GET_SEALS give EINVAL.
 type Sealer interface {

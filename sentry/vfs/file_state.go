@@ -296,6 +296,9 @@ func reopen(c Caller, p Path, flags uint32) (FileOps, error) {
 	case unix.S_IFCHR, unix.S_IFBLK:
 		return openSpecial(c, p.Dentry, &st, flags)
 	}
+	if r, ok := p.Inode().(Reopener); ok {
+		return r.Reopen(c, flags)
+	}
 	return nil, unix.ENXIO
 }
 

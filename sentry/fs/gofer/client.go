@@ -27,6 +27,8 @@ type ClientOptions struct {
 	Backend hostfs.Backend
 	// Gofer does what the Sentry may not; nil if there is none.
 	Gofer Remote
+	// Objects are the sockets and fifos that are the host's.
+	Objects HostObjects
 	// IdleFDs is how many idle host descriptors are kept; 0 means
 	// DefaultIdleFDs.
 	IdleFDs int
@@ -46,6 +48,7 @@ type Client struct {
 	remote  Remote
 	numbers *Numbers
 	fds     *fdCache
+	objects HostObjects
 
 	notifier *notifier
 }
@@ -65,6 +68,7 @@ func NewClient(o ClientOptions) *Client {
 		numbers: NewNumbers(o.Policy, o.Key, vfs.NewAnonDev),
 		fds:     newFDCache(o.IdleFDs, o.Backend),
 		remote:  o.Gofer,
+		objects: o.Objects,
 
 		notifier: newNotifier(o.Backend),
 	}

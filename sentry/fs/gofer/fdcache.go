@@ -192,6 +192,13 @@ func (c *fdCache) drop(i *inode) {
 	}
 }
 
+// revive lets an inode keep idle descriptors again.
+func (c *fdCache) revive(i *inode) {
+	c.mu.Lock()
+	i.gone = false
+	c.mu.Unlock()
+}
+
 // shrink closes all idle descriptors and tells whether there were any.
 func (c *fdCache) shrink() bool {
 	var found []*handle

@@ -114,6 +114,11 @@ func (fs *Filesystem) inode(parent *inode, name string, stx *unix.Statx_t) objec
 		i.self = &regular{i}
 	case unix.S_IFLNK:
 		i.self = &symlink{i}
+	case unix.S_IFIFO:
+		i.self = &special{i}
+		if !fs.exclusive && fs.client.objects.OpenFifos {
+			i.self = &hostFifo{i}
+		}
 	default:
 		i.self = &special{i}
 	}

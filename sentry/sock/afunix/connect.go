@@ -19,6 +19,19 @@ var connectMu sync.Mutex
 
 // Listen implements sock.Socket.
 func (s *Socket) Listen(c vfs.Caller, backlog int32) error {
+	if err := s.listen(c, backlog); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	f, n := s.hostEnd, s.backlog
+	s.mu.Unlock()
+	if f != nil {
+		return s.listenHost(f, n)
+	}
+	return nil
+}
+
+func (s *Socket) listen(c vfs.Caller, backlog int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -70,6 +83,9 @@ func (s *Socket) Connect(c vfs.Caller, fs *vfs.FSContext, addr []byte) (*waitq.Q
 		return nil, s.disconnect()
 	}
 	other, err := find(c, fs, addr)
+	if err == unix.ECONNREFUSED {
+		return nil, s.connectHost(c, fs, addr)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,10 @@ func (s *Socket) Bind(c vfs.Caller, fs *vfs.FSContext, addr []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := s.bindHost(path); err != nil {
+		path.DecRef()
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.addr != nil || s.state == closed {

@@ -2,6 +2,7 @@ package afunix
 
 import (
 	"encoding/binary"
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,10 @@ type Socket struct {
 	addr    []byte               `save:"rec"` // sockaddr, nil: not bound
 	name    string               `save:"rec"` // abstract name in the table
 	path    vfs.Path             `save:"rec"` // reference, of the node bound to
+	// hostEnd is what the host's processes connect to; hostServed is set when
+	// somebody accepts there.
+	hostEnd    *os.File `save:"rebuilt"`
+	hostServed bool     `save:"rebuilt"`
 
 	queue waitq.Queue `save:"rebuilt"`
 }
@@ -108,8 +113,12 @@ func (s *Socket) Release() {
 	wasConnected := s.state == connected
 	blocked := s.blocked
 	s.state, s.pending, s.blocked = closed, nil, nil
-	path := s.unbindLocked()
+	path, hostEnd := s.unbindLocked(), s.hostEnd
+	s.hostEnd = nil
 	s.mu.Unlock()
+	if hostEnd != nil {
+		hostEnd.Close()
+	}
 	s.purge()
 	if path.Ok() {
 		path.DecRef()

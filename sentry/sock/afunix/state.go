@@ -141,6 +141,16 @@ func (s *Socket) restorePath(e *vfs.RestoreEnv, rec *image.UnixSocket) error {
 	if err != nil || !path.Ok() {
 		return err
 	}
+	if err := s.bindHost(path); err != nil {
+		path.DecRef()
+		return err
+	}
+	if s.hostEnd != nil && s.state == listening {
+		if err := s.listenHost(s.hostEnd, s.backlog); err != nil {
+			path.DecRef()
+			return err
+		}
+	}
 	names.mu.Lock()
 	defer names.mu.Unlock()
 	s.path = path
