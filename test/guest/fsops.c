@@ -9,7 +9,7 @@
  *
  * FEATURES are letters of what to leave out: d device nodes, m mmap, x trusted attributes, w whiteout renames,
  * t O_TMPFILE, u other users, s SEEK_DATA and SEEK_HOLE, n link counts of directories, f fallocate, z ZERO_RANGE, e bad xattr names, i set-id bits, k the
- * upper layer.
+ * upper layer, v trusted attributes of overlays (userxattr is used).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -594,11 +594,16 @@ static void overlay(const char *dir, int steps, const char *lower)
 		put("l0/f1", 30, 0755);
 		if (mknod("l0/d1/f0", S_IFCHR, 0) || mkdir("l0/d0/d2", 0750))
 			die("lower");
-		if (rnd(2) && setxattr("l0/d0/d2", "trusted.overlay.opaque", "y", 1, 0))
+		int user = without('v');
+		if (rnd(2) && setxattr("l0/d0/d2", user ? "user.overlay.opaque" : "trusted.overlay.opaque", "y", 1, 0))
 			die("opaque");
+		put("l0/d1/f2", 0, 0644);
+		if (setxattr("l0/d1", user ? "user.overlay.opaque" : "trusted.overlay.opaque", "x", 1, 0) ||
+		    setxattr("l0/d1/f2", user ? "user.overlay.whiteout" : "trusted.overlay.whiteout", "y", 1, 0))
+			die("whiteout");
 		strcpy(l, "l0:l1");
 	}
-	snprintf(b, sizeof b, "lowerdir=%s,upperdir=u,workdir=w,redirect_dir=off,index=off,metacopy=off", l);
+	snprintf(b, sizeof b, "lowerdir=%s,upperdir=u,workdir=w,index=off,%s", l, without('v') ? "userxattr" : "redirect_dir=off,metacopy=off");
 	if (mount("overlay", "m", "overlay", 0, b))
 		die("mount overlay");
 	run("m", steps);

@@ -39,6 +39,7 @@ type request struct {
 	state       int        `save:"rec"`
 	reply       []byte     `save:"rec"`
 	err         unix.Errno `save:"rec"`
+	posted      bool       `save:"rebuilt"`                       // counted in conn.posted
 	waited      bool       `save:"rec"`                           // somebody waits, or will come back
 	interrupted bool       `save:"rec"`                           // INTERRUPT was asked for
 	left        time.Time  `save:"none: begins with the restore"` // since when nobody waits
@@ -72,7 +73,8 @@ type conn struct {
 	flags      uint32              `save:"rec"`     // of INIT
 	minor      uint32              `save:"rec"`
 	maxWrite   uint32              `save:"rec"`
-	missing    [numOps]bool        `save:"rec"` // operations that the server does not have
+	posted     int                 `save:"rebuilt"` // bytes of requests that nobody waits for
+	missing    [numOps]bool        `save:"rec"`     // operations that the server does not have
 	fs         *FS                 `save:"rebuilt"`
 
 	queue waitq.Queue `save:"rebuilt"` // of those who read the device
@@ -317,16 +319,28 @@ func (cn *conn) unqueueLocked(r *request) {
 	}
 }
 
-// post sends a request whose answer nobody waits for.
-func (cn *conn) post(op uint32, node uint64, args []byte, most int) {
+// maxPosted bounds the bytes of requests that nobody waits for: they are the
+// Sentry's memory as long as the server does not read them.
+const maxPosted = 32 << 20
+
+// post sends a request whose answer nobody waits for. It returns false if there are too
+// many bytes of those.
+func (cn *conn) post(op uint32, node uint64, args []byte, most int) bool {
 	cn.mu.Lock()
 	if cn.state != connOpen || cn.missing[op] {
 		cn.mu.Unlock()
-		return
+		return true
 	}
-	cn.enqueueLocked(nil, op, node, args, 0, most)
+	if op == opWrite && cn.posted+len(args) > maxPosted {
+		cn.mu.Unlock()
+		return false
+	}
+	r := cn.enqueueLocked(nil, op, node, args, 0, most)
+	cn.posted += len(r.data)
+	r.posted = true
 	cn.mu.Unlock()
 	cn.queue.Notify(waitq.In | waitq.RdNorm)
+	return true
 }
 
 // forget tells the server that count lookups of node are forgotten.
@@ -346,6 +360,10 @@ func (cn *conn) forget(node, count uint64) {
 
 // endLocked completes r.
 func (cn *conn) endLocked(r *request, reply []byte, err unix.Errno) {
+	if r.posted {
+		r.posted = false
+		cn.posted -= len(r.data)
+	}
 	r.state, r.reply, r.err = reqDone, reply, err
 	delete(cn.sent, r.unique)
 	if r.then != nil {

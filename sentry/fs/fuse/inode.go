@@ -30,7 +30,8 @@ type inode struct {
 	attr       vfs.Stat  `save:"rec"`
 	attrValid  time.Time `save:"none: asked again after a restore"`
 	entryValid time.Time `save:"none: asked again after a restore"`
-	pages      *pages    `save:"rec"` // what mappings see, once there was one
+	pages      *pages    `save:"rec"`                           // what mappings see, once there was one
+	lost       bool      `save:"none: the image has the pages"` // a change by a mapping could not be sent
 }
 
 type (

@@ -205,8 +205,16 @@ func (i *inode) changed(c vfs.Caller, fn func(fh uint64, off int64, b []byte) er
 	return nil
 }
 
-// flushPages writes what mappings changed to the server and waits for it.
+// flushPages writes what mappings changed to the server and waits for it. What
+// could not be sent before is told once, as EIO.
 func (i *inode) flushPages(c vfs.Caller) error {
+	i.mu.Lock()
+	lost := i.lost
+	i.lost = false
+	i.mu.Unlock()
+	if lost {
+		return unix.EIO
+	}
 	return i.changed(c, func(fh uint64, off int64, b []byte) error {
 		_, err := i.fs.conn.call(c, opWrite, i.node, writeArgs(fh, unix.O_RDWR, off, b), 8, 8)
 		return err
@@ -215,10 +223,17 @@ func (i *inode) flushPages(c vfs.Caller) error {
 
 // postPages is flushPages without waiting.
 func (i *inode) postPages(o *fileOps) {
-	_ = i.changed(kernelCaller(), func(_ uint64, off int64, b []byte) error {
-		i.fs.conn.post(opWrite, i.node, writeArgs(o.fh, unix.O_RDWR, off, b), 8)
+	err := i.changed(kernelCaller(), func(_ uint64, off int64, b []byte) error {
+		if !i.fs.conn.post(opWrite, i.node, writeArgs(o.fh, unix.O_RDWR, off, b), 8) {
+			return unix.EIO
+		}
 		return nil
 	})
+	if err != nil {
+		i.mu.Lock()
+		i.lost = true
+		i.mu.Unlock()
+	}
 }
 
 func kernelCaller() vfs.Caller { return vfs.KernelCaller() }

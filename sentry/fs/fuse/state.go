@@ -343,6 +343,9 @@ func restoreConn(rec *image.FuseConn) (*conn, error) {
 			interrupted: q.Interrupted, reply: q.Reply, err: unix.Errno(q.Error), left: time.Now()}
 		if r.op() == opInit {
 			r.then = cn.initDone
+		} else if !r.waited && r.state != reqDone {
+			r.posted = true
+			cn.posted += len(r.data)
 		}
 		cn.lastUnique = max(cn.lastUnique, q.Unique)
 		switch r.state {

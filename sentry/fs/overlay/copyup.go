@@ -127,7 +127,7 @@ func (fs *FS) copyAttributes(c vfs.Caller, up, low vfs.Inode, st *vfs.Stat) erro
 			return err
 		}
 		for _, name := range names {
-			if !canSet || strings.HasPrefix(name, xattrPrefix) {
+			if !canSet || strings.HasPrefix(name, fs.prefix) {
 				continue
 			}
 			v, err := x.Getxattr(c, name)
@@ -140,8 +140,9 @@ func (fs *FS) copyAttributes(c vfs.Caller, up, low vfs.Inode, st *vfs.Stat) erro
 			}
 		}
 	}
-	if err := fs.setPrivateXattr(c, up, xattrOrigin, (&origin{st.Dev, st.Ino}).encode()); err != nil {
-		return err
+	err := fs.setPrivateXattr(c, up, xattrOrigin, (&origin{st.Dev, st.Ino}).encode())
+	if err != nil && fs.prefix == xattrTrusted {
+		return err // user attributes are for files and directories only
 	}
 	mode := st.Mode & 0o7777
 	set := vfs.SetStat{Atime: &st.Atime, Mtime: &st.Mtime}
@@ -155,7 +156,7 @@ func (fs *FS) copyAttributes(c vfs.Caller, up, low vfs.Inode, st *vfs.Stat) erro
 // it had been copied up.
 func (d *dirNode) inherit(c vfs.Caller, low vfs.Inode) error {
 	up := d.upper()
-	if o := readOrigin(c, up); o != nil {
+	if o := d.fs.readOrigin(c, up); o != nil {
 		d.origin.Store(o)
 		return nil
 	}

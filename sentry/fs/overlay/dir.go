@@ -52,7 +52,7 @@ func (d *dirNode) Lookup(c vfs.Caller, name string) (vfs.Inode, error) {
 				i.DecRef()
 				return nil, unix.ENOENT
 			}
-			if st.Mode&unix.S_IFMT != unix.S_IFDIR || isOpaque(sys, i) {
+			if st.Mode&unix.S_IFMT != unix.S_IFDIR || d.fs.isOpaque(sys, i) {
 				return d.found(sys, name, i, nil, st.Mode), nil
 			}
 			up, upMode = i, st.Mode
@@ -91,7 +91,7 @@ func (d *dirNode) lookupLower(c vfs.Caller, name string, dirsOnly bool) (found [
 		}
 		var st vfs.Stat
 		if err == nil {
-			if st, err = i.Stat(c, 0); err != nil {
+			if st, err = i.Stat(c, unix.STATX_SIZE); err != nil {
 				i.DecRef()
 			}
 		}
@@ -100,7 +100,7 @@ func (d *dirNode) lookupLower(c vfs.Caller, name string, dirsOnly bool) (found [
 			return nil, 0, err
 		}
 		isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
-		if isWhiteout(&st) || !isDir && (dirsOnly || len(found) > 0) {
+		if isWhiteout(&st) || len(d.lower) > 1 && d.fs.fileWhiteout(c, l, i, &st) || !isDir && (dirsOnly || len(found) > 0) {
 			i.DecRef()
 			break
 		}
@@ -108,7 +108,7 @@ func (d *dirNode) lookupLower(c vfs.Caller, name string, dirsOnly bool) (found [
 			mode = st.Mode
 		}
 		found = append(found, i)
-		if !isDir || len(d.lower) > 1 && isOpaque(c, i) {
+		if !isDir || len(d.lower) > 1 && d.fs.isOpaque(c, i) {
 			break
 		}
 	}
@@ -130,7 +130,7 @@ func (d *dirNode) found(c vfs.Caller, name string, up vfs.Inode, lower []vfs.Ino
 	n.init(d.fs, d, name)
 	n.lower = lower
 	if up != nil {
-		n.origin.Store(readOrigin(c, up))
+		n.origin.Store(n.fs.readOrigin(c, up))
 		n.setUpper(up)
 	}
 	return n

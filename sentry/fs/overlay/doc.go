@@ -3,7 +3,8 @@
 // no index, no metacopy), and keeps its format in the upper layer: whiteouts
 // are 0/0 character devices, trusted.overlay.opaque hides what is below a
 // directory, trusted.overlay.origin remembers the inode number that a file had
-// before it was copied up.
+// before it was copied up. With the option userxattr these are user.overlay's. Lower
+// layers may also have whiteouts that are empty files with the attribute whiteout.
 //
 // As on Linux: renaming a directory that exists below is EXDEV; names of one
 // lower file part when one of them is copied up; a descriptor opened for

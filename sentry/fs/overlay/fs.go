@@ -1,6 +1,8 @@
 package overlay
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"runsc/pkg/ref"
@@ -9,11 +11,15 @@ import (
 
 var nodeKind = ref.NewKind("overlay.node")
 
-// The extended attributes of the upper layer.
+// The extended attributes of the upper layer: their prefix, with the option
+// userxattr the second one, and names.
 const (
-	xattrPrefix = "trusted.overlay."
-	xattrOpaque = xattrPrefix + "opaque"
-	xattrOrigin = xattrPrefix + "origin"
+	xattrTrusted = "trusted.overlay."
+	xattrUser    = "user.overlay."
+
+	xattrOpaque   = "opaque"
+	xattrOrigin   = "origin"
+	xattrWhiteout = "whiteout"
 )
 
 // Config describes an overlay to New.
@@ -49,6 +55,7 @@ type FS struct {
 	upperDev        uint64           `save:"rebuilt"`
 	root            *dirNode         `save:"rebuilt"`
 	policy          vfs.CachePolicy  `save:"rebuilt"`
+	prefix          string           `save:"rebuilt"` // of the overlay's attributes
 	// system acts for the overlay where the caller's rights do not count:
 	// copying up, whiteouts (Linux's ovl_override_creds).
 	system *systemCreds `save:"rebuilt"`
@@ -57,7 +64,7 @@ type FS struct {
 // New returns an overlay.
 func New(c vfs.Caller, cfg Config) (*FS, error) {
 	fs := &FS{source: cfg.Source, options: cfg.Options, upper: cfg.Upper, dev: vfs.NewAnonDev(),
-		held: cfg.Held, policy: vfs.CacheAll, system: newSystemCreds()}
+		held: cfg.Held, policy: vfs.CacheAll, system: newSystemCreds(), prefix: prefixOf(cfg.Options)}
 	if fs.source == "" {
 		fs.source = "overlay"
 	}
@@ -115,6 +122,14 @@ func New(c vfs.Caller, cfg Config) (*FS, error) {
 		}
 	}
 	return fs, nil
+}
+
+// prefixOf is the prefix that the mount options ask for.
+func prefixOf(options string) string {
+	if slices.Contains(splitEscaped(options, ','), "userxattr") {
+		return xattrUser
+	}
+	return xattrTrusted
 }
 
 // Type implements vfs.Filesystem.

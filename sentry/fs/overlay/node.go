@@ -158,25 +158,46 @@ func (o *origin) encode() []byte {
 }
 
 // readOrigin returns what is stored in an upper inode, nil if nothing is.
-func readOrigin(c vfs.Caller, up vfs.Inode) *origin {
+func (fs *FS) readOrigin(c vfs.Caller, up vfs.Inode) *origin {
 	x, ok := up.(vfs.Xattrer)
 	if !ok {
 		return nil
 	}
-	v, err := x.Getxattr(c, xattrOrigin)
+	v, err := x.Getxattr(c, fs.prefix+xattrOrigin)
 	if err != nil || len(v) != 17 || v[0] != originVersion {
 		return nil
 	}
 	return &origin{binary.LittleEndian.Uint64(v[1:]), binary.LittleEndian.Uint64(v[9:])}
 }
 
-func isOpaque(c vfs.Caller, up vfs.Inode) bool {
-	x, ok := up.(vfs.Xattrer)
+func (fs *FS) isOpaque(c vfs.Caller, dir vfs.Inode) bool { return fs.opaque(c, dir) == 'y' }
+
+// opaque is the value of a directory's attribute: 'y' hides what is below, 'x' says that there may be
+// whiteouts that are files with an attribute.
+func (fs *FS) opaque(c vfs.Caller, dir vfs.Inode) byte {
+	x, ok := dir.(vfs.Xattrer)
+	if !ok {
+		return 0
+	}
+	v, err := x.Getxattr(c, fs.prefix+xattrOpaque)
+	if err != nil || len(v) != 1 {
+		return 0
+	}
+	return v[0]
+}
+
+// fileWhiteout tells whether an empty file of lower directory dir is a whiteout
+// (overlayfs.rst, whiteouts and opaque directories).
+func (fs *FS) fileWhiteout(c vfs.Caller, dir, i vfs.Inode, st *vfs.Stat) bool {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != 0 || fs.opaque(c, dir) != 'x' {
+		return false
+	}
+	x, ok := i.(vfs.Xattrer)
 	if !ok {
 		return false
 	}
-	v, err := x.Getxattr(c, xattrOpaque)
-	return err == nil && len(v) == 1 && v[0] == 'y'
+	_, err := x.Getxattr(c, fs.prefix+xattrWhiteout)
+	return err == nil
 }
 
 // setPrivateXattr sets one of the overlay's attributes on an upper inode.
@@ -185,12 +206,12 @@ func (fs *FS) setPrivateXattr(c vfs.Caller, up vfs.Inode, name string, v []byte)
 	if !ok {
 		return unix.EOPNOTSUPP
 	}
-	return x.Setxattr(fs.as(c), name, v, 0)
+	return x.Setxattr(fs.as(c), fs.prefix+name, v, 0)
 }
 
 // Getxattr implements vfs.Xattrer. The overlay's own attributes do not show.
 func (n *node) Getxattr(c vfs.Caller, name string) ([]byte, error) {
-	if strings.HasPrefix(name, xattrPrefix) {
+	if strings.HasPrefix(name, n.fs.prefix) {
 		return nil, unix.EOPNOTSUPP
 	}
 	x, ok := n.real().(vfs.Xattrer)
@@ -202,7 +223,7 @@ func (n *node) Getxattr(c vfs.Caller, name string) ([]byte, error) {
 
 // Setxattr implements vfs.Xattrer.
 func (n *node) Setxattr(c vfs.Caller, name string, value []byte, flags uint32) error {
-	if strings.HasPrefix(name, xattrPrefix) {
+	if strings.HasPrefix(name, n.fs.prefix) {
 		return unix.EOPNOTSUPP
 	}
 	if err := n.copyUp(c, false); err != nil {
@@ -235,7 +256,7 @@ func (n *node) Listxattr(c vfs.Caller) ([]string, error) {
 	}
 	kept := names[:0:0]
 	for _, s := range names {
-		if !strings.HasPrefix(s, xattrPrefix) {
+		if !strings.HasPrefix(s, n.fs.prefix) {
 			kept = append(kept, s)
 		}
 	}
@@ -297,7 +318,7 @@ func newNode(c vfs.Caller, parent *dirNode, name string, up vfs.Inode, lower []v
 	n.init(parent.fs, parent, name)
 	n.lower = lower
 	if up != nil {
-		n.origin.Store(readOrigin(c, up))
+		n.origin.Store(n.fs.readOrigin(c, up))
 		n.setUpper(up)
 	}
 	return o

@@ -165,7 +165,7 @@ func (d *dirNode) merge(c vfs.Caller, dotdot uint64) ([]vfs.Dirent, error) {
 				seen[e.Name] = true
 				continue
 			}
-			if o := readOrigin(c, i); o != nil {
+			if o := d.fs.readOrigin(c, i); o != nil {
 				e.Ino = o.ino
 			}
 			i.DecRef()
@@ -180,11 +180,12 @@ func (d *dirNode) merge(c vfs.Caller, dotdot uint64) ([]vfs.Dirent, error) {
 			return nil, err
 		}
 		last := k == len(d.lower)-1
+		fileWhiteouts := len(d.lower) > 1 && d.fs.opaque(c, l) == 'x'
 		for _, e := range entries {
 			if seen[e.Name] {
 				continue
 			}
-			if e.Type == unix.DT_CHR && lookupWhiteout(c, low, e.Name) {
+			if e.Type == unix.DT_CHR && lookupWhiteout(c, low, e.Name) || fileWhiteouts && e.Type == unix.DT_REG && d.fs.lookupFileWhiteout(c, low, e.Name) {
 				seen[e.Name] = true
 				continue
 			}
@@ -209,6 +210,16 @@ func lookupWhiteout(c vfs.Caller, d vfs.Dir, name string) bool {
 	}
 	defer i.DecRef()
 	return statWhiteout(c, i)
+}
+
+func (fs *FS) lookupFileWhiteout(c vfs.Caller, d vfs.Dir, name string) bool {
+	i, err := d.Lookup(c, name)
+	if err != nil {
+		return false
+	}
+	defer i.DecRef()
+	st, err := i.Stat(c, unix.STATX_SIZE)
+	return err == nil && fs.fileWhiteout(c, d, i, &st)
 }
 
 // list returns a layer's entries without "." and "..".

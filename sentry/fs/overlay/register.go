@@ -25,7 +25,7 @@ func mount(c vfs.Caller, source, options string, _ vfs.MountFlags) (vfs.Filesyst
 		return nil, unix.ENODEV
 	}
 	var lower []string
-	var upper, work string
+	var upper, work, redirect string
 	var shown []string
 	for _, o := range splitEscaped(options, ',') {
 		key, val, _ := strings.Cut(o, "=")
@@ -42,11 +42,17 @@ func mount(c vfs.Caller, source, options string, _ vfs.MountFlags) (vfs.Filesyst
 			if val != "off" && val != "nofollow" {
 				return nil, unix.EINVAL
 			}
+			if key == "redirect_dir" {
+				redirect = val
+			}
 		case "xino", "volatile", "userxattr", "uuid":
 		default:
 			return nil, unix.EINVAL
 		}
 		shown = append(shown, o)
+	}
+	if prefixOf(options) == xattrUser && redirect != "" && redirect != "nofollow" {
+		return nil, unix.EINVAL // ovl_fs_params_verify: unsafe in a user namespace
 	}
 	if len(lower) == 0 || len(lower) > maxLower || upper == "" && len(lower) < 2 || upper != "" && work == "" {
 		return nil, unix.EINVAL
@@ -84,7 +90,7 @@ func mount(c vfs.Caller, source, options string, _ vfs.MountFlags) (vfs.Filesyst
 		}
 		cfg.UpperRoot = i
 		p := held[len(held)-1]
-		if err := usable(c, p, i); err != nil {
+		if err := usable(c, p, i, prefixOf(options)); err != nil {
 			return fail(err)
 		}
 	}
@@ -95,7 +101,7 @@ func mount(c vfs.Caller, source, options string, _ vfs.MountFlags) (vfs.Filesyst
 // usable checks that an upper directory can hold what an overlay keeps there.
 // Another overlay cannot (overlayfs.rst: the upper file system must support
 // trusted.* attributes).
-func usable(c vfs.Caller, p vfs.Path, i vfs.Inode) error {
+func usable(c vfs.Caller, p vfs.Path, i vfs.Inode, prefix string) error {
 	if p.Mount.ReadOnly() {
 		return unix.EROFS
 	}
@@ -103,7 +109,7 @@ func usable(c vfs.Caller, p vfs.Path, i vfs.Inode) error {
 	if _, isDir := i.(vfs.TmpfileMaker); !ok || !isDir {
 		return unix.EINVAL
 	}
-	const probe = xattrPrefix + "probe"
+	probe := prefix + "probe"
 	sys := systemCaller{c, newSystemCreds()}
 	if x.Setxattr(sys, probe, []byte("y"), 0) != nil {
 		return unix.EINVAL

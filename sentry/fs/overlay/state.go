@@ -240,12 +240,14 @@ func translateOrigins(e *vfs.RestoreEnv, upper vfs.Filesystem) {
 	if !ok || !e.FirstTime(upper) {
 		return
 	}
-	fs.EachXattr(xattrOrigin, func(v []byte) {
-		if len(v) == 17 && v[0] == originVersion {
-			dev := binary.LittleEndian.Uint64(v[1:])
-			binary.LittleEndian.PutUint64(v[1:], e.Dev(dev))
-		}
-	})
+	for _, prefix := range []string{xattrTrusted, xattrUser} {
+		fs.EachXattr(prefix+xattrOrigin, func(v []byte) {
+			if len(v) == 17 && v[0] == originVersion {
+				dev := binary.LittleEndian.Uint64(v[1:])
+				binary.LittleEndian.PutUint64(v[1:], e.Dev(dev))
+			}
+		})
+	}
 }
 
 // restoreNode makes an inode without a name. The environment has its
