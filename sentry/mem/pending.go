@@ -63,6 +63,8 @@ type FrameMap struct {
 	// byMu guards:
 	byWindow map[uint64]*pendingWindow // by saved offset / WindowSize
 
+	asked atomic.Int64 // one more than the chunk that somebody asked for last; 0 when the loader has seen it
+
 	mu sync.Mutex
 	// mu guards:
 	windows  map[uint64]*mappedWindow // by saved offset / WindowSize; nil after Finish
@@ -376,7 +378,7 @@ func (f *File) load(r Range) error {
 				return
 			}
 			page := pw.saved/PageSize + uint64(i)
-			if err = pw.fm.load(page); err == nil && pw.bits.get(i) && w.pending.Load() == pw {
+			if err = pw.fm.ask(page); err == nil && pw.bits.get(i) && w.pending.Load() == pw {
 				err = unix.EIO // cannot be: the bit was set for a chunk of the index
 			}
 		}
@@ -384,12 +386,18 @@ func (f *File) load(r Range) error {
 	return err
 }
 
-// load loads the chunk that a saved page is in.
-func (fm *FrameMap) load(page uint64) error {
+// ask loads the chunk that a saved page is in.
+func (fm *FrameMap) ask(page uint64) error {
 	c, ok := fm.pages.Find(page)
 	if !ok {
 		return unix.EIO
 	}
+	fm.asked.Store(int64(c) + 1)
+	return fm.load(c)
+}
+
+// load loads a chunk.
+func (fm *FrameMap) load(c int) error {
 	fm.mu.Lock()
 	if l := fm.inflight[c]; l != nil {
 		fm.mu.Unlock()
@@ -524,23 +532,39 @@ func (fm *FrameMap) StartLoader(done func(error)) {
 	go fm.loadAll()
 }
 
-// loaderRest is how many times as long as a chunk took the loader rests.
-const loaderRest = 1
+const (
+	// loaderRest is how many times as long as a chunk took the loader rests.
+	loaderRest = 1
+	// loaderAhead is how many chunks it loads without a rest behind one that was asked for: who reads
+	// one after the other then seldom waits.
+	loaderAhead = 4
+)
 
 func (fm *FrameMap) loadAll() {
 	defer close(fm.stopped)
-	for c := range fm.pages.Chunks() {
+	n := len(fm.pages.Chunks())
+	for next, ahead, left := 0, 0, 0; next < n; {
+		if c := fm.asked.Swap(0); c != 0 {
+			ahead, left = int(c), loaderAhead
+		}
+		c, rest := next, time.Duration(loaderRest)
+		if left > 0 && ahead < n {
+			c, rest = ahead, 0
+			ahead, left = ahead+1, left-1
+		} else {
+			next++
+		}
 		if !fm.wanted(c) {
 			continue
 		}
 		start := time.Now()
-		if err := fm.load(fm.pages.Chunks()[c].First); err != nil {
+		if err := fm.load(c); err != nil {
 			return // told by fail
 		}
 		select {
 		case <-fm.stop:
 			return
-		case <-time.After(time.Since(start) * loaderRest):
+		case <-time.After(time.Since(start) * rest):
 		}
 	}
 	fm.end()
