@@ -39,5 +39,12 @@ func (ns *PIDNamespace) PIDMax() int32 {
 // SetPIDMax sets it; the caller has checked it.
 func (ns *PIDNamespace) SetPIDMax(n int32) { ns.max.Store(min(n, pidMax)) }
 
+// SetLast makes n the number given out last.
+func (ns *PIDNamespace) SetLast(n int32) {
+	ns.k.mu.Lock()
+	defer ns.k.mu.Unlock()
+	ns.last = min(max(n, 0), ns.PIDMax()-1)
+}
+
 // PidsFailures is how often the pids limit refused a task.
 func (c *Container) PidsFailures() uint64 { return c.pidsFails.Load() }

@@ -70,7 +70,7 @@ func (s *System) Sysctls(c *kernel.Container) *Sysctls {
 	defer s.mu.Unlock()
 	x := s.sysctls[c]
 	if x == nil {
-		x = &Sysctls{}
+		x = &Sysctls{bootID: s.bootID}
 		s.sysctls[c] = x
 	}
 	return x

@@ -509,6 +509,20 @@ func TestSysctl(t *testing.T) {
 		{"kernel/shmmni", "128", nil, "128\n"},
 		{"kernel/shmmni", "99999999", unix.EINVAL, "128\n"},
 		{"kernel/shmmni", "x", unix.EINVAL, "128\n"},
+		{"kernel/shmmni", "  0x40 \n", nil, "64\n"},
+		{"kernel/shmmni", "12a", unix.EINVAL, "64\n"},
+		{"kernel/shmmni", " \n", unix.EINVAL, "64\n"},
+		{"kernel/shmmni", "010", nil, "8\n"},
+		{"kernel/shmmni", "-1", unix.EINVAL, "8\n"},
+		{"kernel/shmmni", "99999999999999999999999", unix.EINVAL, "8\n"},
+		{"kernel/panic", "-5", nil, "-5\n"},
+		{"kernel/sem", "7 x", unix.EINVAL, "7\t1024000000\t500\t32000\n"},
+		{"fs/file-max", "-3", nil, "9223372036854775807\n"},
+		{"fs/pipe-max-size", "5000", nil, "8192\n"},
+		{"kernel/pid_max", "300", unix.EINVAL, "4194304\n"},
+		{"kernel/pid_max", "400", nil, "400\n"},
+		{"fs/inotify/max_user_watches", "99", nil, "99\n"},
+		{"user/max_inotify_watches", "98", nil, "98\n"},
 		{"kernel/sem", "1 2", nil, "1\t2\t500\t32000\n"},
 		{"kernel/ostype", "BSD", unix.EPERM, "Linux\n"},
 		{"net/ipv4/ip_local_port_range", "2000 3000\n", nil, "2000\t3000\n"},
@@ -574,5 +588,70 @@ func TestCPUMask(t *testing.T) {
 		if got := cpuMask(n); got != want {
 			t.Errorf("cpuMask(%d) is %s, want %s", n, got, want)
 		}
+	}
+}
+
+// TestSysctlOffsets compares positions and short calls with Linux's.
+func TestSysctlOffsets(t *testing.T) {
+	s := newSandbox(t, 1, "")
+	open := func(name string) *vfs.File {
+		f, err := s.open(s.init, "/proc/sys/"+name, unix.O_RDWR)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	read := func(f *vfs.File, n int, off int64) string {
+		b := make([]byte, n)
+		buf := mem.KernelBuf(b)
+		k, err := f.ReadAt(s.init, &buf, off)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b[:k])
+	}
+	write := func(f *vfs.File, text string, off int64) (int, error) {
+		buf := mem.KernelBuf([]byte(text))
+		return f.WriteAt(s.init, &buf, off)
+	}
+	n := open("vm/swappiness")
+	if a, b, c := read(n, 1, 0), read(n, 1, 1), read(n, 9, 0); a != "6" || b != "" || c != "60\n" {
+		t.Errorf("reads of a number: %q %q %q", a, b, c)
+	}
+	if k, err := write(n, "5 abc", 0); k != 2 || err != nil || read(n, 9, 0) != "5\n" {
+		t.Errorf("a number and a word: %d, %v, %q", k, err, read(n, 9, 0))
+	}
+	if k, err := write(n, "7", 3); k != 1 || err != nil || read(n, 9, 0) != "5\n" {
+		t.Errorf("write at 3: %d, %v", k, err)
+	}
+	if k, err := write(n, "", 0); k != 0 || err != nil {
+		t.Errorf("empty write: %d, %v", k, err)
+	}
+	if _, err := write(n, strings.Repeat("x", 64<<10), 0); err != unix.EINVAL {
+		t.Errorf("64 KiB: %v", err)
+	}
+	if k, err := write(n, "9"+strings.Repeat(" ", 64<<10), 0); k != 4095 || err != nil {
+		t.Errorf("64 KiB of spaces: %d, %v", k, err)
+	}
+	n.DecRef()
+	n = open("kernel/core_pattern")
+	if a, b := read(n, 2, 1), read(n, 9, 4); a != "or" || b != "\n" {
+		t.Errorf("reads of a text: %q %q", a, b)
+	}
+	if k, err := write(n, "XY", 2); k != 2 || err != nil || read(n, 9, 0) != "coXY\n" {
+		t.Errorf("write in a text: %d, %v, %q", k, err, read(n, 9, 0))
+	}
+	n.DecRef()
+	if got := s.init.Tunables().PipeMaxSize.Load(); got != 1<<20 {
+		t.Error(got)
+	}
+	for name, v := range map[string]string{"vm/max_map_count": "70000", "vm/overcommit_memory": "2", "fs/nr_open": "2048", "kernel/threads-max": "50"} {
+		if err := s.write(s.init, "/proc/sys/"+name, v); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p := s.c.Account().Policy()
+	if p.MaxMapCount.Load() != 70000 || p.Overcommit.Load() != mem.OvercommitNever || s.init.Tunables().NrOpen.Load() != 2048 || s.c.Tunables().ThreadsMax.Load() != 50 {
+		t.Error("a setting has no effect")
 	}
 }

@@ -27,6 +27,10 @@ func saveFS(t *testing.T, fs vfs.Filesystem) ([]byte, image.Ref) {
 
 func TestSettingsAreSaved(t *testing.T) {
 	s := newSandbox(t, 1, "hidepid=2")
+	boot := s.read(s.init, "/proc/sys/kernel/random/boot_id")
+	if err := s.write(s.init, "/proc/sys/vm/overcommit_kbytes", "1000"); err != nil {
+		t.Fatal(err)
+	}
 	idle, _ := saveFS(t, s.fs)
 	s.sys.Sysctls(s.c).set("vm/swappiness", "11")
 	b, ref := saveFS(t, s.fs)
@@ -57,6 +61,12 @@ func TestSettingsAreSaved(t *testing.T) {
 	}
 	if v := n.sys.Sysctls(n.c).Get("vm/swappiness"); v != "11" {
 		t.Errorf("restored value %q", v)
+	}
+	if v := n.read(n.init, "/proc/sys/kernel/random/boot_id"); v != boot {
+		t.Errorf("restored boot id %q, want %q", v, boot)
+	}
+	if p := n.c.Account().Policy(); p.OvercommitKbytes.Load() != 1000 || p.OvercommitRatio.Load() != 50 && p.OvercommitRatio.Load() != 0 {
+		t.Error("restored overcommit")
 	}
 	for name, v := range map[string]string{"vm/swappiness": "many", "vm/nonsense": "1", "kernel/hostname": "x"} {
 		s.sys.Sysctls(s.c).values = map[string]string{name: v}

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ type Sysctls struct {
 	mu sync.Mutex
 	// mu guards:
 	values map[string]string
+	bootID string
 }
 
 // Get returns the value of a path such as "kernel/shmmax", "" if it is not
@@ -53,10 +53,19 @@ type sysctl struct {
 	// value is what it starts with; values of several numbers are separated
 	// by tabs.
 	value string
-	// numbers is how many integers a new value must have, each in
-	// [min, max]; 0 means any text.
+	// numbers is how many integers the value has, each in [min, max]; 0 means
+	// any text.
 	numbers  int
 	min, max int64
+	// long: the numbers are unsigned longs, of which negative ones are passed
+	// over (proc_doulongvec_minmax).
+	long bool
+	// textMax is the most bytes that a text may have; 0 is maxSysctlText.
+	textMax int
+	// apply makes a stored value count.
+	apply func(in *instance, v []int64)
+	// round, if there, changes a number before it is stored; 0 is EINVAL.
+	round func(v int64) int64
 	// get and set, if there, replace the stored value.
 	get func(in *instance, c vfs.Caller) string
 	set func(in *instance, c vfs.Caller, value string) error
@@ -86,65 +95,38 @@ func (n sysctlNode) Info(vfs.Caller) (pseudo.Info, error) {
 	return pseudo.Info{Mode: unix.S_IFREG | n.perm}, nil
 }
 
-// Read implements pseudo.Reader.
-func (n sysctlNode) Read(c vfs.Caller, b *bytes.Buffer) error {
-	if n.perm&0o444 == 0 {
-		return unix.EACCES
-	}
+// current is the value as it is shown, without the newline.
+func (n sysctlNode) current(c vfs.Caller) string {
 	if n.get != nil {
-		b.WriteString(n.get(n.in, c))
-	} else {
-		b.WriteString(n.in.sysctls.Get(n.path))
+		return n.get(n.in, c)
 	}
-	b.WriteByte('\n')
+	return n.in.sysctls.Get(n.path)
+}
+
+// Open implements pseudo.Opener.
+func (n sysctlNode) Open(vfs.Caller, uint32) (vfs.FileOps, error) { return sysctlFile{n}, nil }
+
+// put stores a value and makes it count.
+func (n sysctlNode) put(c vfs.Caller, value string) error {
+	if n.set != nil {
+		return n.set(n.in, c, value)
+	}
+	n.in.sysctls.set(n.path, value)
+	if n.apply != nil {
+		n.apply(n.in, parseInts(value))
+	}
 	return nil
 }
 
-// Write implements pseudo.Writer.
-func (n sysctlNode) Write(c vfs.Caller, data []byte) (int, error) {
-	if n.perm&0o222 == 0 {
-		return 0, unix.EPERM
-	}
-	value := string(data)
-	if z := strings.IndexByte(value, 0); z >= 0 {
-		value = value[:z]
-	}
-	value = strings.TrimRight(value, " \t\n")
-	if n.numbers > 0 {
-		fields := strings.Fields(value)
-		if len(fields) == 0 || len(fields) > n.numbers {
-			return 0, unix.EINVAL
+// parseInts reads the numbers of a value that was checked.
+func parseInts(value string) []int64 {
+	var list []int64
+	for _, f := range strings.Fields(value) {
+		v, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			v = maxLong // beyond a long
 		}
-		// As proc_dointvec: fewer numbers leave the rest as it is.
-		old := strings.Fields(n.in.sysctls.Get(n.path))
-		for i, f := range fields {
-			v, err := strconv.ParseInt(f, 0, 64)
-			if err != nil || v < n.min || v > n.max {
-				return 0, unix.EINVAL
-			}
-			if i < len(old) {
-				old[i] = strconv.FormatInt(v, 10)
-			} else {
-				old = append(old, strconv.FormatInt(v, 10))
-			}
-		}
-		value = strings.Join(old, "\t")
-	} else if value = firstLine(value); len(value) > maxSysctlText {
-		return 0, unix.EINVAL
+		list = append(list, v)
 	}
-	if n.set != nil {
-		if err := n.set(n.in, c, value); err != nil {
-			return 0, err
-		}
-	} else {
-		n.in.sysctls.set(n.path, value)
-	}
-	return len(data), nil
-}
-
-const maxSysctlText = 4096
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return s
+	return list
 }
