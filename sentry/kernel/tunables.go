@@ -48,3 +48,13 @@ func (ns *PIDNamespace) SetLast(n int32) {
 
 // PidsFailures is how often the pids limit refused a task.
 func (c *Container) PidsFailures() uint64 { return c.pidsFails.Load() }
+
+// Namespaces returns the namespaces that the identity has a number in, from
+// the given one inwards.
+func (p *PID) Namespaces(from *PIDNamespace) []*PIDNamespace {
+	var list []*PIDNamespace
+	for ns := p.ns; ns != nil && ns.level >= from.level; ns = ns.parent {
+		list = append([]*PIDNamespace{ns}, list...)
+	}
+	return list
+}

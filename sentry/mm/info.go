@@ -97,3 +97,36 @@ func (mm *MM) committed() uint64 {
 	defer mm.mu.RUnlock()
 	return mm.space.commit
 }
+
+// Resident calls fn for the pages of [start, end) that are there, anon for
+// private copies.
+func (mm *MM) Resident(start, end uint64, fn func(from, to uint64, anon bool)) {
+	mm.mu.RLock()
+	defer mm.mu.RUnlock()
+	for i := mm.pages.Search(start); i < mm.pages.Len() && mm.pages.At(i).Start < end; i++ {
+		p := mm.pages.At(i)
+		if from, to := max(p.Start, start), min(p.End, end); from < to {
+			fn(from, to, p.V.owned)
+		}
+	}
+}
+
+// FileAt returns a new reference to the file of the vma [start, end), nil if
+// there is none.
+func (mm *MM) FileAt(start, end uint64) mem.Mappable {
+	mm.mu.RLock()
+	defer mm.mu.RUnlock()
+	s := mm.vmas.Find(start)
+	if s == nil || s.Start != start || s.End != end || s.V.file == nil {
+		return nil
+	}
+	s.V.file.IncRef()
+	return s.V.file
+}
+
+// ResetPeak sets VmHWM back to what is resident now.
+func (mm *MM) ResetPeak() {
+	mm.mu.Lock()
+	defer mm.mu.Unlock()
+	mm.space.peakRSS = mm.space.anon + mm.space.file
+}

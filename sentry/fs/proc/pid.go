@@ -34,7 +34,6 @@ func init() {
 		{Name: "attr", Type: unix.DT_DIR, Make: func(p process) pseudo.Node {
 			return pseudo.TableDir[process]{Owner: p, Table: attrTable}
 		}},
-		{Name: "map_files", Type: unix.DT_DIR, Make: func(p process) pseudo.Node { return pseudo.TableDir[process]{Owner: p, Perm: 0o500} }},
 		secret("environ", 0o400, process.environ),
 		secret("auxv", 0o400, process.auxv),
 		plain("status", 0o444, process.status),
@@ -48,7 +47,13 @@ func init() {
 		secret("maps", 0o444, process.maps),
 		secret("smaps", 0o444, process.smaps),
 		secret("smaps_rollup", 0o444, process.smapsRollup),
-		secret("pagemap", 0o400, process.empty),
+		{Name: "pagemap", Type: unix.DT_REG, Make: func(p process) pseudo.Node { return pagemap{p} }},
+		secret("numa_maps", 0o444, process.numaMaps),
+		knob("clear_refs", 0o200, nil, process.clearRefs),
+		knob("sched", 0o644, process.sched, process.ignore),
+		plain("arch_status", 0o444, process.empty),
+		secret("ksm_merging_pages", 0o400, process.ksmPages),
+		secret("ksm_stat", 0o400, process.ksmStat),
 		{Name: "mem", Type: unix.DT_REG, Make: func(p process) pseudo.Node { return memNode{p} }},
 		{Name: "cwd", Type: unix.DT_LNK, Make: func(p process) pseudo.Node { return pathLink{p, process.cwd} }},
 		{Name: "root", Type: unix.DT_LNK, Make: func(p process) pseudo.Node { return pathLink{p, process.root} }},
@@ -64,22 +69,29 @@ func init() {
 		plain("oom_score", 0o444, process.oomScore),
 		knob("oom_adj", 0o644, process.oomAdj, process.setOOMAdj),
 		knob("oom_score_adj", 0o644, process.oomScoreAdj, process.setOOMScoreAdj),
-		knob("loginuid", 0o644, process.noID, process.refuse),
-		plain("sessionid", 0o444, process.noID),
+		knob("loginuid", 0o644, process.loginUID, process.setLoginUID),
+		plain("sessionid", 0o444, process.sessionID),
 		secret("io", 0o400, process.io),
 		knob("uid_map", 0o644, process.idMap, process.refuse),
 		knob("gid_map", 0o644, process.idMap, process.refuse),
 		knob("projid_map", 0o644, process.idMap, process.refuse),
-		knob("setgroups", 0o644, process.setgroups, process.refuse),
+		knob("setgroups", 0o644, process.setgroups, process.setSetgroups),
 	}
 	for _, name := range []string{"current", "exec", "fscreate", "keycreate", "prev", "sockcreate"} {
-		attrTable = append(attrTable, knob(name, 0o666, process.noAttr, process.setNoAttr))
+		perm := uint32(0o666)
+		if name == "prev" {
+			perm = 0o444
+		}
+		attrTable = append(attrTable, knob(name, perm, process.noAttr, process.setNoAttr))
 	}
 	processTable = pseudo.Table[process]{
 		{Name: "task", Type: unix.DT_DIR, Make: func(p process) pseudo.Node { return taskDir{p} }},
-		knob("coredump_filter", 0o644, process.coredumpFilter, process.ignore),
+		{Name: "map_files", Type: unix.DT_DIR, Make: func(p process) pseudo.Node { return mapFiles{p} }},
+		knob("coredump_filter", 0o644, process.coredumpFilter, process.setCoredumpFilter),
+		plain("timers", 0o444, process.empty),
 		knob("timerslack_ns", 0o666, process.timerSlack, process.setTimerSlack),
-		plain("autogroup", 0o644, process.empty),
+		knob("timens_offsets", 0o644, process.timeOffsets, process.refuse),
+		knob("autogroup", 0o644, process.autogroup, process.setAutogroup),
 	}
 	threadTable = pseudo.Table[process]{
 		plain("children", 0o444, process.children),
@@ -141,6 +153,9 @@ func (f pidFile) Info(vfs.Caller) (pseudo.Info, error) { return f.info(unix.S_IF
 func (f pidFile) Read(c vfs.Caller, b *bytes.Buffer) error {
 	if !f.alive() {
 		return unix.ESRCH
+	}
+	if f.gen == nil {
+		return unix.EINVAL // no read operation
 	}
 	return f.gen(f.process, c, b)
 }

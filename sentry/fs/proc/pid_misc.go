@@ -46,9 +46,10 @@ func (p process) setComm(c vfs.Caller, s string) error {
 	if !ok || t.ThreadGroup() != p.tg {
 		return unix.EINVAL
 	}
-	s, _, _ = strings.Cut(s, "\x00")
+	// A newline is kept, as Linux does.
+	s, _, _ = strings.Cut(s[:min(len(s), 15)], "\x00")
 	if l := p.lead(); l != nil {
-		l.SetComm(strings.TrimSuffix(s, "\n"))
+		l.SetComm(s)
 	}
 	return nil
 }
@@ -64,11 +65,14 @@ func (p process) wchan(_ vfs.Caller, b *bytes.Buffer) error {
 }
 
 func (p process) schedstat(_ vfs.Caller, b *bytes.Buffer) error {
-	user, sys := p.tg.CPUTime()
-	if p.task != nil {
-		user, sys = p.task.CPUTime()
+	t := p.lead()
+	if t == nil {
+		b.WriteString("0 0 0\n")
+		return nil
 	}
-	fmt.Fprintf(b, "%d 0 0\n", user+sys)
+	user, sys := t.CPUTime()
+	slept, preempted := t.Switches()
+	fmt.Fprintf(b, "%d 0 %d\n", user+sys, slept+preempted)
 	return nil
 }
 
@@ -108,7 +112,11 @@ func (p process) limits(_ vfs.Caller, b *bytes.Buffer) error {
 	fmt.Fprintf(b, "%-25s %-20s %-20s %-10s\n", "Limit", "Soft Limit", "Hard Limit", "Units")
 	for _, l := range limitNames {
 		lim := p.tg.Limit(l.resource)
-		fmt.Fprintf(b, "%-25s %-20s %-20s %-10s\n", l.name, value(lim.Cur), value(lim.Max), l.unit)
+		fmt.Fprintf(b, "%-25s %-20s %-20s ", l.name, value(lim.Cur), value(lim.Max))
+		if l.unit != "" {
+			fmt.Fprintf(b, "%-10s", l.unit)
+		}
+		b.WriteByte('\n')
 	}
 	return nil
 }
@@ -130,23 +138,6 @@ func (p process) oomScoreAdj(_ vfs.Caller, b *bytes.Buffer) error {
 	return nil
 }
 
-// setOOMScoreAdj needs CAP_SYS_RESOURCE to lower the value.
-func (p process) setOOMScoreAdj(c vfs.Caller, s string) error {
-	n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 32)
-	if err != nil || n < -1000 || n > 1000 {
-		return unix.EINVAL
-	}
-	return p.setOOM(c, int32(n))
-}
-
-func (p process) setOOM(c vfs.Caller, n int32) error {
-	if n < p.tg.OOMScoreAdj() && !c.Cred().Has(unix.CAP_SYS_RESOURCE) {
-		return unix.EACCES
-	}
-	p.tg.SetOOMScoreAdj(n)
-	return nil
-}
-
 // oomAdj is the old scale, -17 to 15.
 func (p process) oomAdj(_ vfs.Caller, b *bytes.Buffer) error {
 	adj := p.tg.OOMScoreAdj()
@@ -158,62 +149,7 @@ func (p process) oomAdj(_ vfs.Caller, b *bytes.Buffer) error {
 	return nil
 }
 
-func (p process) setOOMAdj(c vfs.Caller, s string) error {
-	n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 32)
-	if err != nil || n < -17 || n > 15 {
-		return unix.EINVAL
-	}
-	adj := int32(n) * 1000 / 17
-	if n == 15 {
-		adj = 1000
-	}
-	return p.setOOM(c, adj)
-}
-
-// noID is the unset audit id.
-func (p process) noID(_ vfs.Caller, b *bytes.Buffer) error {
-	b.WriteString("4294967295")
-	return nil
-}
-
-func (p process) io(_ vfs.Caller, b *bytes.Buffer) error {
-	b.WriteString("rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n")
-	return nil
-}
-
 func (p process) idMap(_ vfs.Caller, b *bytes.Buffer) error {
 	fmt.Fprintf(b, "%10d %10d %10d\n", 0, 0, uint32(4294967295))
-	return nil
-}
-
-func (p process) setgroups(_ vfs.Caller, b *bytes.Buffer) error {
-	b.WriteString("allow\n")
-	return nil
-}
-
-func (p process) coredumpFilter(_ vfs.Caller, b *bytes.Buffer) error {
-	b.WriteString("00000033\n")
-	return nil
-}
-
-func (p process) timerSlack(_ vfs.Caller, b *bytes.Buffer) error {
-	if t := p.lead(); t != nil {
-		fmt.Fprintf(b, "%d\n", t.TimerSlack())
-	}
-	return nil
-}
-
-// setTimerSlack is for the process's own and for who may trace it.
-func (p process) setTimerSlack(c vfs.Caller, s string) error {
-	n, err := strconv.ParseUint(strings.TrimSpace(s), 0, 64)
-	if err != nil {
-		return unix.EINVAL
-	}
-	if !mayRead(c, p) {
-		return unix.EPERM
-	}
-	if t := p.lead(); t != nil {
-		t.SetTimerSlack(n)
-	}
 	return nil
 }

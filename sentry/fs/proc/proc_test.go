@@ -275,7 +275,7 @@ func (s *sandbox) walk(t *kernel.Task, dir string, files map[string]string) {
 		case unix.DT_DIR:
 			s.walk(t, name, files)
 		case unix.DT_REG:
-			if st.Mode&0o444 != 0 && e.Name != "mem" && !strings.HasSuffix(dir, "/attr") {
+			if st.Mode&0o444 != 0 && e.Name != "mem" && e.Name != "pagemap" && !strings.HasSuffix(dir, "/attr") {
 				files[name] = s.read(t, name)
 			}
 		case unix.DT_LNK:
@@ -361,7 +361,7 @@ func TestProcess(t *testing.T) {
 	if m := s.read(s.init, "/proc/meminfo"); !strings.HasPrefix(m, "MemTotal:        1048576 kB\n") {
 		t.Errorf("meminfo is not limited:\n%s", m[:100])
 	}
-	if err := s.write(s.init, "/proc/1/comm", "other\n"); err != nil || s.init.Comm() != "other" {
+	if err := s.write(s.init, "/proc/1/comm", "other\n"); err != nil || s.init.Comm() != "other\n" {
 		t.Errorf("comm: %v, %q", err, s.init.Comm())
 	}
 	// The program's bytes, through mem.
@@ -585,9 +585,12 @@ func TestErrors(t *testing.T) {
 
 func TestCPUMask(t *testing.T) {
 	for n, want := range map[int]string{1: "1", 2: "3", 4: "f", 8: "ff", 32: "ffffffff", 33: "1,ffffffff", 64: "ffffffff,ffffffff", 70: "3f,ffffffff,ffffffff"} {
-		if got := cpuMask(n); got != want {
-			t.Errorf("cpuMask(%d) is %s, want %s", n, got, want)
+		if got := cpuMask(affinity(nil, n)); got != want {
+			t.Errorf("cpuMask of %d is %s, want %s", n, got, want)
 		}
+	}
+	if got := cpuList([]bool{true, false, true, true, true, false, true}); got != "0,2-4,6" {
+		t.Error(got)
 	}
 }
 
@@ -653,5 +656,79 @@ func TestSysctlOffsets(t *testing.T) {
 	p := s.c.Account().Policy()
 	if p.MaxMapCount.Load() != 70000 || p.Overcommit.Load() != mem.OvercommitNever || s.init.Tunables().NrOpen.Load() != 2048 || s.c.Tunables().ThreadsMax.Load() != 50 {
 		t.Error("a setting has no effect")
+	}
+}
+
+// TestSettings writes what can be written of a process.
+func TestSettings(t *testing.T) {
+	s := newSandbox(t, 4, "")
+	s.init.CountRead(7)
+	s.init.CountWrite(5)
+	if err := s.init.SetAffinity([]byte{0b1010}); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name, value string
+		want        error
+		reads       string
+	}{
+		{"coredump_filter", "0x7f\n", nil, "0000007f\n"},
+		{"coredump_filter", "x", unix.EINVAL, "0000007f\n"},
+		{"oom_score_adj", "12\n", nil, "12\n"},
+		{"oom_score_adj", "1_0", unix.EINVAL, "12\n"},
+		{"oom_score_adj", "1001", unix.EINVAL, "12\n"},
+		{"oom_adj", "-17", nil, "-17\n"},
+		{"oom_score_adj", " -0x10 ", nil, "-16\n"},
+		{"timerslack_ns", "77", nil, "77\n"},
+		{"timerslack_ns", "0", nil, "50000\n"},
+		{"timerslack_ns", "0x9", unix.EINVAL, "50000\n"},
+		{"loginuid", "1000", nil, "1000"},
+		{"sessionid", "", nil, "1"},
+		{"loginuid", "4294967295", nil, "4294967295"},
+		{"setgroups", "allow", nil, "allow\n"},
+		{"setgroups", "deny", unix.EPERM, "allow\n"},
+		{"setgroups", "nonsense", unix.EINVAL, "allow\n"},
+		{"uid_map", "0 0 1", unix.EPERM, "         0          0 4294967295\n"},
+		{"autogroup", "5", nil, "/autogroup-1 nice 0\n"},
+		{"comm", "a name that is too long", nil, "a name that is \n"},
+		{"io", "", nil, "rchar: 7\nwchar: 5\nsyscr: 1\nsyscw: 1\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n"},
+	} {
+		name := "/proc/self/" + x.name
+		if x.value != "" {
+			if err := s.write(s.init, name, x.value); err != x.want {
+				t.Errorf("write %q to %s: %v, want %v", x.value, x.name, err, x.want)
+			}
+		}
+		if got := s.read(s.init, name); got != x.reads {
+			t.Errorf("%s is %q, want %q", x.name, got, x.reads)
+		}
+	}
+	for name, want := range map[string]error{"attr/current": unix.EINVAL, "clear_refs": unix.EINVAL} {
+		if err := s.write(s.init, "/proc/self/"+name, "9"); err != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := s.write(s.init, "/proc/self/clear_refs", "5"); err != nil {
+		t.Error(err)
+	}
+	if st := s.read(s.init, "/proc/1/status"); !strings.Contains(st, "\nCpus_allowed:\ta\nCpus_allowed_list:\t1,3\n") || !strings.Contains(st, "\nGroups:\t \n") {
+		t.Errorf("status:\n%s", st)
+	}
+	if got := s.link(s.init, "/proc/1/map_files/400000-401000"); got != "/prog" {
+		t.Errorf("map_files: %q", got)
+	}
+	f, err := s.open(s.init, "/proc/self/pagemap", unix.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.DecRef()
+	var b [16]byte
+	buf := mem.KernelBuf(b[:])
+	if n, err := f.ReadAt(s.init, &buf, 0x400*8); n != 16 || err != nil || binary.LittleEndian.Uint64(b[8:]) != 0 {
+		t.Errorf("pagemap: %d, %v, %x", n, err, b)
+	}
+	buf = mem.KernelBuf(b[:5])
+	if _, err := f.ReadAt(s.init, &buf, 0); err != unix.EINVAL {
+		t.Errorf("pagemap by 5: %v", err)
 	}
 }
