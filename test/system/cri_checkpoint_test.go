@@ -108,7 +108,7 @@ func TestCRICheckpoint(t *testing.T) {
 		t.Errorf("the copy began anew: %v", first)
 	}
 	n2 := criCounts(t, config2, "copy", n)
-	n = criCounts(t, config, "web", last(criOutput(config, "web"))) // both go on
+	criCounts(t, config, "web", last(criOutput(config, "web"))) // both go on
 	if res := ok(t, R.Crictl("exec", "-s", id2, "cat", "/root/f")); strings.TrimSpace(res.Stdout) != "kept" {
 		t.Errorf("exec in the copy: %s", res)
 	}

@@ -129,7 +129,7 @@ func visit(t testing.TB, data []byte) {
 // TestDamaged changes single bytes all over an image.
 func TestDamaged(t *testing.T) {
 	data := golden(t, "inline")
-	step := len(data)/150 + 1
+	step := len(data)/80 + 1
 	for i := superOffset; i < len(data); i += step {
 		b := append([]byte(nil), data...)
 		for k := i; k < min(i+8, len(b)); k++ {
