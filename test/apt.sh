@@ -3,7 +3,7 @@
 #
 #   apt.sh [PACKAGE...]     these only, instead of all
 set -euo pipefail
-all=(ca-certificates busybox-static erofs-utils runc iproute2 gcc libc6-dev make git bash coreutils diffutils grep sed findutils mawk strace)
+all=(ca-certificates busybox-static erofs-utils runc iproute2 gcc libc6-dev make git bash coreutils diffutils grep sed findutils mawk strace python3)
 [ $# -gt 0 ] || set -- "${all[@]}"
 missing=()
 for p; do

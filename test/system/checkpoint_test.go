@@ -314,37 +314,6 @@ func removeUnpacked() {
 	}
 }
 
-// TestCheckpointChain saves and restores one container over and over: it goes on each time, and nothing grows.
-func TestCheckpointChain(t *testing.T) {
-	begin(t)
-	const rounds = 5
-	p := newPlace(t)
-	c := rig.Container{Flags: p.flags, Args: sh("head -c 1000000 /dev/urandom > /tmp/f; sha256sum /tmp/f > /tmp/sum; " + counting)}
-	var sizes []int64
-	var pages []uint64
-	n := 3
-	for i := range rounds {
-		id := detached(t, c)
-		counts(t, id, n)
-		ok(t, R.Ctr("task", "exec", "--exec-id", "e", id, "sha256sum", "-s", "-c", "/tmp/sum"))
-		ok(t, R.Ctr("task", "checkpoint", "--exit", "--image-path", p.img(i), id))
-		n = last(R.Output(id))
-		R.Remove(id)
-		ok(t, image("verify", p.img(i)))
-		m := manifest(t, p.img(i))
-		sizes, pages = append(sizes, m.Files[imagefmt.KernelFile].Size), append(pages, m.Pages)
-		c = p.restored(p.img(i))
-		c.ID = ""
-	}
-	t.Logf("kernel.img %v, pages %v", sizes, pages)
-	if a, b := sizes[1], sizes[rounds-1]; b > a+a/20 {
-		t.Errorf("kernel.img grows: %v", sizes)
-	}
-	if a, b := pages[1], pages[rounds-1]; b > a+a/20 {
-		t.Errorf("the memory grows: %v pages", pages)
-	}
-}
-
 // TestCheckpointSize measures the state of an idle container: small, and the same whether /proc and /sys
 // were looked at or not, and however many CPUs the guest sees.
 func TestCheckpointSize(t *testing.T) {
