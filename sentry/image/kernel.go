@@ -129,6 +129,8 @@ type ThreadGroup struct {
 	CPULimit  *Timer       `cbor:"36,keyasint,omitempty"`
 	Timers    []PosixTimer `cbor:"37,keyasint,omitempty"`
 	NextTimer int32        `cbor:"38,keyasint,omitempty"`
+	// SemUndo are the adjustments of System V semaphores at the process's end.
+	SemUndo []SysVUndo `cbor:"39,keyasint,omitempty"`
 
 	// DeadIO and ChildIO are as IO of Task, of released threads and of
 	// waited-for children.
@@ -340,6 +342,8 @@ type IPC struct {
 	ID ID `cbor:"1,keyasint"`
 	// Mqueue is the root of the file system of message queues, if there is one.
 	Mqueue Path `cbor:"2,keyasint,omitempty"`
+	// SysV is the System V objects, if there are any.
+	SysV ID `cbor:"3,keyasint,omitempty"`
 }
 
 // PIDFD is the file of pidfd_open(2).

@@ -59,7 +59,7 @@ type socket struct {
 var kindNames = map[image.Kind]string{
 	image.KindMeta: "Meta", image.KindContainer: "Container", image.KindPIDNamespace: "PIDNamespace", image.KindPID: "PID",
 	image.KindThreadGroup: "ThreadGroup", image.KindTask: "Task", image.KindSigHandlers: "SigHandlers", image.KindSession: "Session",
-	image.KindProcessGroup: "ProcessGroup", image.KindUTS: "UTS", image.KindIPC: "IPC", image.KindFutexes: "Futexes",
+	image.KindProcessGroup: "ProcessGroup", image.KindUTS: "UTS", image.KindIPC: "IPC", image.KindSysV: "SysV", image.KindSysVSet: "SysVSet", image.KindSysVMsgQueue: "SysVMsgQueue", image.KindFutexes: "Futexes",
 	image.KindPIDFD: "PIDFD", image.KindCreds: "Creds", image.KindSeccomp: "Seccomp", image.KindFilter: "Filter",
 	image.KindMM: "MM", image.KindShm: "Shm", image.KindFrames: "Frames", image.KindPageRuns: "PageRuns",
 	image.KindFDTable: "FDTable", image.KindFSContext: "FSContext", image.KindMountNamespace: "MountNamespace", image.KindMount: "Mount",

@@ -234,12 +234,14 @@ func (c *Container) SignalAll(sig int32) error {
 // Destroy forgets the container. All its tasks must have ended.
 func (c *Container) Destroy() error {
 	c.k.mu.Lock()
-	defer c.k.mu.Unlock()
 	if n := c.liveLocked(); n != 0 {
+		c.k.mu.Unlock()
 		return fmt.Errorf("container %s: %d tasks are left", c.cfg.ID, n)
 	}
 	c.dying = true
 	delete(c.k.containers, c.cfg.ID)
+	c.k.mu.Unlock()
+	c.k.sweepIPC()
 	return nil
 }
 

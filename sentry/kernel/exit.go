@@ -36,6 +36,9 @@ func (t *Task) exit() {
 	}
 	t.ctx.Release() // before the address space: no thread may be in it
 	t.releaseMM(true)
+	if last {
+		tg.semUndo.Exit(t.TGID())
+	}
 	t.releaseFiles()
 	if last {
 		t.waitForRest()
@@ -136,6 +139,9 @@ func (t *Task) releaseFiles() {
 	}
 	if ns != nil {
 		ns.DecRef()
+	}
+	if t.IPC() != t.container.ipc {
+		t.k.sweepIPC()
 	}
 }
 

@@ -264,7 +264,7 @@ func TestGuest(t *testing.T) {
 
 // guestChecks are those of testdata/guest, a program that passes on Linux too
 // (int80 where 32-bit calls are off).
-const guestChecks = "threads segv exec notify itimer sleep waitid pidfd processvm sigqueue sigwait leader subreaper pdeathsig pidns pgrp " +
+const guestChecks = "threads segv exec notify itimer sleep waitid pidfd processvm sysvshm sysvsem sysvmsg sigqueue sigwait leader subreaper pdeathsig pidns pgrp " +
 	"restart futextimeout timer rlimit badframe stopwait setuid gc killthreads int80 nocldwait execthread"
 
 // buildGuest builds testdata/guest.

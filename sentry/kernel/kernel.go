@@ -58,6 +58,8 @@ type Kernel struct {
 	// container's times.
 	clockFrom [2]int64
 
+	ipcs sync.Map // IPC namespaces that may have System V objects
+
 	// taskWG counts task goroutines and OOM killers.
 	taskWG sync.WaitGroup
 

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"runsc/sentry/image"
+	"runsc/sentry/mem"
+	"runsc/sentry/sysvipc"
 	"runsc/sentry/vfs"
 )
 
@@ -53,11 +55,13 @@ func (u *UTSNamespace) SetDomain(s string) {
 
 // IPCNamespace is the identity that SysV IPC and message queues hang on.
 type IPCNamespace struct {
-	inode uint64 `save:"none: a new number"`
+	k     *Kernel `save:"rebuilt"`
+	inode uint64  `save:"none: a new number"`
 
 	mu sync.Mutex `save:"none: not held at a stop"`
 	// mu guards:
-	queues MessageQueues `save:"rec"`
+	queues MessageQueues      `save:"rec"`
+	sysv   *sysvipc.Namespace `save:"rec"`
 }
 
 // MessageQueues is the file system of POSIX message queues, which hangs on an
@@ -83,15 +87,83 @@ func (i *IPCNamespace) Queues(make func() MessageQueues) MessageQueues {
 	return i.queues
 }
 
-// saveIPC writes the record.
-func (i *IPCNamespace) save(e *vfs.SaveEnv, id image.ID) error {
+// SysV returns the System V objects of the namespace. The kernel knows
+// namespaces that may have some, to let these go when the namespace has no
+// users any more.
+func (i *IPCNamespace) SysV() *sysvipc.Namespace {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.sysv == nil {
+		i.sysv = sysvipc.New()
+		i.k.ipcs.Store(i, nil)
+	}
+	return i.sysv
+}
+
+// sweepIPC ends System V objects of namespaces that have no users any more.
+// Callers hold no lock.
+func (k *Kernel) sweepIPC() {
+	var unused []*IPCNamespace
+	k.ipcs.Range(func(i, _ any) bool {
+		unused = append(unused, i.(*IPCNamespace))
+		return true
+	})
+	if len(unused) == 0 {
+		return
+	}
+	used := map[*IPCNamespace]bool{}
+	var tasks []*Task
+	k.mu.Lock()
+	for _, c := range k.containers {
+		used[c.ipc] = true
+		for t := range c.tasks {
+			tasks = append(tasks, t)
+		}
+	}
+	k.mu.Unlock()
+	for _, t := range tasks {
+		used[t.IPC()] = true
+	}
+	for _, i := range unused {
+		if !used[i] {
+			k.ipcs.Delete(i)
+			i.SysV().Release()
+			k.ipcs.Delete(i)
+		}
+	}
+}
+
+// leftOutUndos are the undo lists of processes that no image has.
+func (k *Kernel) leftOutUndos() map[*sysvipc.Undo]bool {
+	left := map[*sysvipc.Undo]bool{}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.containers {
+		for t := range c.tasks {
+			if t.tg.execBorn {
+				left[&t.tg.semUndo] = true
+			}
+		}
+	}
+	return left
+}
+
+// save writes the record.
+func (i *IPCNamespace) save(e *SaveEnv, id image.ID) error {
 	rec := image.IPC{ID: id}
 	i.mu.Lock()
-	q := i.queues
+	q, sysv := i.queues, i.sysv
 	i.mu.Unlock()
+	if sysv != nil {
+		var err error
+		rec.SysV, err = sysv.Save(&sysvipc.SaveEnv{Saver: e.Saver, MM: e.MM, Ended: i.k.leftOutUndos()})
+		if err != nil {
+			return err
+		}
+	}
 	if q != nil {
 		var err error
-		if rec.Mqueue, err = vfs.SavePath(e, q.RootPath()); err != nil {
+		if rec.Mqueue, err = vfs.SavePath(e.SaveEnv, q.RootPath()); err != nil {
 			return err
 		}
 	}
@@ -100,8 +172,13 @@ func (i *IPCNamespace) save(e *vfs.SaveEnv, id image.ID) error {
 
 // restore takes what the record has. Queues that others of the namespace made
 // meanwhile stay the namespace's.
-func (i *IPCNamespace) restore(e *vfs.RestoreEnv, rec *image.IPC) error {
-	p, err := vfs.RestorePath(e, rec.Mqueue)
+func (i *IPCNamespace) restore(e *RestoreEnv, rec *image.IPC, acct *mem.Account) error {
+	if rec.SysV != 0 {
+		if err := i.SysV().Restore(&sysvipc.RestoreEnv{Restorer: e.Restorer, MM: e.MM, Account: acct}, rec.SysV); err != nil {
+			return err
+		}
+	}
+	p, err := vfs.RestorePath(e.RestoreEnv, rec.Mqueue)
 	if err != nil || !p.Ok() {
 		return err
 	}
@@ -122,7 +199,7 @@ func (i *IPCNamespace) restore(e *vfs.RestoreEnv, rec *image.IPC) error {
 
 // NewIPCNamespace returns an empty namespace.
 func (k *Kernel) NewIPCNamespace() *IPCNamespace {
-	return &IPCNamespace{inode: k.nextSerial.Add(1)}
+	return &IPCNamespace{k: k, inode: k.nextSerial.Add(1)}
 }
 
 // Inode is the number shown by /proc/PID/ns/ipc.

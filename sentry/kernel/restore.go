@@ -314,7 +314,7 @@ func (r *restored) ipcNS(id image.ID) (*IPCNamespace, error) {
 		if id != r.rec.IPC {
 			i = r.k.NewIPCNamespace()
 		}
-		return i, i.restore(r.e.RestoreEnv, &rec)
+		return i, i.restore(r.e, &rec, r.c.cfg.Account)
 	})
 	if err == nil && id == r.rec.IPC {
 		err = sameSpace(i, r.c.ipc, "ipc")
@@ -408,6 +408,15 @@ func (r *restored) fill() error {
 			return fmt.Errorf("process %d (%s): %w", t.tg.pid.In(r.c.pidNS), t.Comm(), err)
 		}
 	}
+	for _, tg := range r.groups {
+		if err := tg.semUndo.Restore(r.e.Restorer, r.grecs[tg].SemUndo); err != nil {
+			return err
+		}
+	}
+	r.k.ipcs.Range(func(i, _ any) bool {
+		i.(*IPCNamespace).SysV().Settle()
+		return true
+	})
 	return nil
 }
 

@@ -48,7 +48,7 @@ type RestoreEnv struct {
 
 // KnownState tells whether records of a kind are this package's.
 func KnownState(kind image.Kind) bool {
-	return kind >= image.KindContainer && kind <= image.KindFilter
+	return kind >= image.KindContainer && kind <= image.KindSysVMsgQueue
 }
 
 // vdsoState is what a vDSO has for save and restore.
@@ -135,6 +135,7 @@ func (c *Container) Save(env *SaveEnv) error {
 	}
 	for _, tg := range s.groups {
 		s.saveTimers(tg)
+		s.grecs[tg].SemUndo = tg.semUndo.Save(s.e.Saver)
 		if err := env.Put(image.KindThreadGroup, s.grecs[tg]); err != nil {
 			return err
 		}
@@ -277,7 +278,7 @@ func (s *containerSaver) ipcID(i *IPCNamespace) image.ID {
 	if i == nil {
 		return 0
 	}
-	return s.id(i, func(id image.ID) error { return i.save(s.e.SaveEnv, id) })
+	return s.id(i, func(id image.ID) error { return i.save(s.e, id) })
 }
 
 // vforks tells the children of vfork whom they hold up. A parent whose child

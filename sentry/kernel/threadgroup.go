@@ -9,6 +9,7 @@ import (
 	"runsc/pkg/ksync"
 	"runsc/pkg/waitq"
 	"runsc/sentry/mm"
+	"runsc/sentry/sysvipc"
 	"runsc/sentry/vfs"
 )
 
@@ -73,6 +74,9 @@ type ThreadGroup struct {
 	audit groupAudit `save:"rec"`
 
 	timers groupTimers `save:"rec"`
+
+	// semUndo has a lock of its own.
+	semUndo sysvipc.Undo `save:"rec"`
 }
 
 // exitState is how far a thread group is on its way out.
@@ -188,3 +192,6 @@ func (tg *ThreadGroup) Zombie() bool {
 	defer tg.k.mu.Unlock()
 	return tg.exitState != exitNone
 }
+
+// SemUndo is the process's list of adjustments of System V semaphores.
+func (tg *ThreadGroup) SemUndo() *sysvipc.Undo { return &tg.semUndo }

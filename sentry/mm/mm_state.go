@@ -68,9 +68,9 @@ func (mm *MM) Save(e *SaveEnv) (image.ID, error) {
 		r := &rec.VMAs[i]
 		var err error
 		switch f := f.(type) {
-		case *shm:
+		case *Shm:
 			r.Source = image.VMAShm
-			r.File, err = f.save(e)
+			r.File, err = f.Save(e)
 		default:
 			if e.VDSO != nil && f == e.VDSO {
 				r.Source = image.VMAVDSO
@@ -297,7 +297,7 @@ func (mm *MM) restoreVMA(e *RestoreEnv, r *image.VMA, layout, last uint64) error
 		}
 		v.file = f
 	case image.VMAShm:
-		s, err := restoreShm(e, r.File)
+		s, err := RestoreShm(e, r.File)
 		if err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func (mm *MM) MMap(o MMapOpts) (uint64, error) {
 		o.MaxProt = AnyProt
 	}
 	if o.File == nil && o.Shared {
-		o.File = newShm(mm.mf, mm.acct, n)
+		o.File = NewShm(mm.mf, mm.acct, n)
 		defer o.File.DecRef()
 	}
 	mm.mapMu.Lock()

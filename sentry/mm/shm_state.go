@@ -7,8 +7,8 @@ import (
 	"runsc/sentry/mem"
 )
 
-// save writes s's record if it is not written yet.
-func (s *shm) save(e *SaveEnv) (image.ID, error) {
+// Save writes s's record if it is not written yet.
+func (s *Shm) Save(e *SaveEnv) (image.ID, error) {
 	id, fresh := e.Saver.ID(s)
 	if !fresh {
 		return id, nil
@@ -25,10 +25,10 @@ func (s *shm) save(e *SaveEnv) (image.ID, error) {
 	return id, e.Saver.Put(image.KindShm, &rec)
 }
 
-// restoreShm returns the object with the number and a reference to it.
-func restoreShm(e *RestoreEnv, id image.ID) (*shm, error) {
+// RestoreShm returns the object with the number and a reference to it.
+func RestoreShm(e *RestoreEnv, id image.ID) (*Shm, error) {
 	fresh := false
-	s, err := image.Once(e.Restorer, id, func() (*shm, error) {
+	s, err := image.Once(e.Restorer, id, func() (*Shm, error) {
 		fresh = true
 		var rec image.Shm
 		if err := e.Restorer.Get(image.KindShm, id, &rec); err != nil {
@@ -37,7 +37,7 @@ func restoreShm(e *RestoreEnv, id image.ID) (*shm, error) {
 		if rec.Size&pageMask != 0 || rec.Size == 0 {
 			return nil, fmt.Errorf("shared memory %d: its size is not valid", id)
 		}
-		s := newShm(e.MemFile, e.Account, rec.Size)
+		s := NewShm(e.MemFile, e.Account, rec.Size)
 		s.ino = rec.Ino
 		for n := nextShmIno.Load(); n < rec.Ino && rec.Ino < 1<<48 && !nextShmIno.CompareAndSwap(n, rec.Ino); n = nextShmIno.Load() {
 		}
@@ -62,7 +62,7 @@ func restoreShm(e *RestoreEnv, id image.ID) (*shm, error) {
 	return s, nil
 }
 
-func (s *shm) restoreExtent(e *RestoreEnv, x image.Extent) error {
+func (s *Shm) restoreExtent(e *RestoreEnv, x image.Extent) error {
 	end := x.Off + x.Len
 	if x.Len == 0 || (x.Off|x.Len|x.Frame)&pageMask != 0 || end < x.Off || end > s.size || x.Frame+x.Len < x.Frame ||
 		s.frames.Overlaps(x.Off, end) {

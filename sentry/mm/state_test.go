@@ -20,7 +20,7 @@ import (
 
 // TestFieldsClassified fails for a field that nobody decided about.
 func TestFieldsClassified(t *testing.T) {
-	for _, v := range []any{MM{}, vma{}, page{}, shm{}, layout{}, usage{}, ProcInfo{}, brkRange{}} {
+	for _, v := range []any{MM{}, vma{}, page{}, Shm{}, layout{}, usage{}, ProcInfo{}, brkRange{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			f := typ.Field(i)
@@ -155,8 +155,8 @@ func describe(t testing.TB, m *MM) string {
 	for i := 0; i < m.vmas.Len(); i++ {
 		s := m.vmas.At(i)
 		v := *s.V
-		if _, ok := v.file.(*shm); ok {
-			fmt.Fprintf(&b, "shm %d ", v.file.(*shm).ino)
+		if _, ok := v.file.(*Shm); ok {
+			fmt.Fprintf(&b, "shm %d ", v.file.(*Shm).ino)
 			v.file, v.obj = nil, nil
 		}
 		v.next, v.ahead = 0, 0
@@ -300,7 +300,7 @@ func probe(t *testing.T, m *MM, restored, original []*MM, _ *env) {
 		s := m.vmas.Find(a)
 		if s == nil || s.V.file != nil && s.V.shared {
 			if s != nil {
-				if _, ok := s.V.file.(*shm); !ok {
+				if _, ok := s.V.file.(*Shm); !ok {
 					continue // the host file is one for both
 				}
 			} else {

@@ -59,9 +59,7 @@ func init() { // breaks the initialization cycle of table and nodes
 			return pseudo.TreeDir[*instance]{Owner: in, Tree: sysctlTree, OneLink: true}
 		}},
 		dir("sysvipc", pseudo.Table[*instance]{
-			file("msg", 0o444, text("       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n")),
-			file("sem", 0o444, text("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n")),
-			file("shm", 0o444, text("       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n")),
+			file("msg", 0o444, (*instance).sysvMsg), file("sem", 0o444, (*instance).sysvSem), file("shm", 0o444, (*instance).sysvShm),
 		}),
 		dir("tty", pseudo.Table[*instance]{file("drivers", 0o444, text(ttyDrivers))}),
 		file("uptime", 0o444, (*instance).uptime),

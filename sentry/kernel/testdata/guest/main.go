@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,7 @@ var checks = map[string]func(){
 	"sigwait": sigwait, "leader": leader, "subreaper": subreaper, "pdeathsig": pdeathsig, "pidns": pidns, "pgrp": pgrp,
 	"restart": restart, "futextimeout": futexTimeout, "timer": posixTimer, "rlimit": rlimits, "badframe": badFrame,
 	"nocldwait": nocldwait, "stopwait": stopWait, "setuid": setuid, "gc": gc, "int80": int80, "killthreads": killThreads,
-	"processvm": processvm, "hog": hog, "spin": spin, "forks": forks,
+	"processvm": processvm, "sysvshm": sysvshm, "sysvsem": sysvsem, "sysvmsg": sysvmsg, "hog": hog, "spin": spin, "forks": forks,
 }
 
 func main() {
@@ -82,6 +83,9 @@ func self(arg ...string) *exec.Cmd {
 func child(name string) {
 	switch name {
 	case "child-true":
+	case "child-semundo":
+		id, _ := strconv.Atoi(os.Getenv("SEM"))
+		childSemundo(id)
 	case "child-exit3":
 		os.Exit(3)
 	case "child-sleep":
