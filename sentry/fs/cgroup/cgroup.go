@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +35,7 @@ func New(o Options) *pseudo.FS {
 	return pseudo.New(pseudo.Options{
 		Type: "cgroup2", Magic: unix.CGROUP2_SUPER_MAGIC, Source: o.Source, MountOptions: o.MountOptions,
 		Root:        pseudo.TableDir[*instance]{Owner: &instance{o}, Table: files},
-		CreateError: unix.EACCES, MkdirError: unix.EPERM,
+		CreateError: unix.EACCES, MkdirError: unix.EACCES,
 	})
 }
 
@@ -43,49 +44,128 @@ const pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.0
 var files = pseudo.Table[*instance]{
 	file("cgroup.controllers", text("cpuset cpu io memory pids\n")),
 	file("cgroup.events", text("populated 1\nfrozen 0\n")),
-	file("cgroup.freeze", text("0\n")),
-	file("cgroup.max.depth", text("max\n")),
-	file("cgroup.max.descendants", text("max\n")),
-	file("cgroup.procs", (*instance).procs),
+	knob("cgroup.freeze", text("0\n"), refuse),
+	knob("cgroup.kill", nil, refuse),
+	knob("cgroup.max.depth", text("max\n"), refuse),
+	knob("cgroup.max.descendants", text("max\n"), refuse),
+	knob("cgroup.pressure", text("1\n"), refuse),
+	knob("cgroup.procs", (*instance).procs, (*instance).join),
 	file("cgroup.stat", text("nr_descendants 0\nnr_dying_descendants 0\n")),
-	file("cgroup.subtree_control", text("")),
-	file("cgroup.threads", (*instance).threads),
-	file("cgroup.type", text("domain\n")),
-	file("cpu.max", (*instance).cpuMax),
-	file("cpu.pressure", text(pressure)),
+	knob("cgroup.subtree_control", text("\n"), (*instance).delegate),
+	knob("cgroup.threads", (*instance).threads, (*instance).join),
+	knob("cgroup.type", text("domain\n"), refuse),
+	knob("cpu.idle", text("0\n"), refuse),
+	knob("cpu.max", (*instance).cpuMax, refuse),
+	knob("cpu.max.burst", text("0\n"), refuse),
+	knob("cpu.pressure", text(pressure), refuse),
 	file("cpu.stat", (*instance).cpuStat),
-	file("cpu.weight", text("100\n")),
-	file("cpu.weight.nice", text("0\n")),
-	file("cpuset.cpus", text("\n")),
+	file("cpu.stat.local", text("throttled_usec 0\n")),
+	knob("cpu.weight", text("100\n"), refuse),
+	knob("cpu.weight.nice", text("0\n"), refuse),
+	knob("cpuset.cpus", text("\n"), refuse),
 	file("cpuset.cpus.effective", (*instance).cpus),
-	file("cpuset.mems", text("\n")),
+	knob("cpuset.cpus.partition", text("member\n"), refuse),
+	knob("cpuset.mems", text("\n"), refuse),
 	file("cpuset.mems.effective", text("0\n")),
-	file("io.pressure", text(pressure)),
+	knob("io.max", text(""), refuse),
+	knob("io.pressure", text(pressure), refuse),
 	file("io.stat", text("")),
+	knob("io.weight", text("default 100\n"), refuse),
 	file("memory.current", (*instance).memoryCurrent),
 	file("memory.events", (*instance).memoryEvents),
-	file("memory.high", text("max\n")),
-	file("memory.low", text("0\n")),
-	file("memory.max", (*instance).memoryMax),
-	file("memory.min", text("0\n")),
-	file("memory.oom.group", text("0\n")),
-	file("memory.peak", (*instance).memoryPeak),
-	file("memory.pressure", text(pressure)),
+	file("memory.events.local", (*instance).memoryEvents),
+	knob("memory.high", text("max\n"), refuse),
+	knob("memory.low", text("0\n"), refuse),
+	knob("memory.max", (*instance).memoryMax, refuse),
+	knob("memory.min", text("0\n"), refuse),
+	file("memory.numa_stat", (*instance).memoryNUMA),
+	knob("memory.oom.group", text("0\n"), refuse),
+	knob("memory.peak", (*instance).memoryPeak, refuse),
+	knob("memory.pressure", text(pressure), refuse),
+	knob("memory.reclaim", nil, refuse),
 	file("memory.stat", (*instance).memoryStat),
 	file("memory.swap.current", text("0\n")),
-	file("memory.swap.max", text("0\n")),
+	file("memory.swap.events", text("high 0\nmax 0\nfail 0\n")),
+	knob("memory.swap.high", text("max\n"), refuse),
+	knob("memory.swap.max", text("0\n"), refuse),
+	knob("memory.swap.peak", text("0\n"), refuse),
 	file("pids.current", (*instance).pidsCurrent),
-	file("pids.events", text("max 0\n")),
-	file("pids.max", (*instance).pidsMax),
+	file("pids.events", (*instance).pidsEvents),
+	knob("pids.max", (*instance).pidsMax, refuse),
 }
 
-func file(name string, gen func(*instance, vfs.Caller, *bytes.Buffer) error) pseudo.Entry[*instance] {
+type generator = func(*instance, vfs.Caller, *bytes.Buffer) error
+
+// knob is a file that Linux lets be written to; without a generator it cannot
+// be read.
+func knob(name string, gen generator, set func(*instance, vfs.Caller, string) error) pseudo.Entry[*instance] {
+	return pseudo.Entry[*instance]{Name: name, Type: unix.DT_REG, Make: func(in *instance) pseudo.Node {
+		put := func(c vfs.Caller, data []byte) (int, error) {
+			if err := set(in, c, strings.TrimSpace(string(data))); err != nil {
+				return 0, err
+			}
+			return len(data), nil
+		}
+		if gen == nil {
+			none := func(vfs.Caller, *bytes.Buffer) error { return unix.EINVAL }
+			return pseudo.Knob{File: pseudo.File{Perm: 0o200, Gen: none}, Set: put}
+		}
+		read := func(c vfs.Caller, b *bytes.Buffer) error { return gen(in, c, b) }
+		return pseudo.Knob{File: pseudo.File{Perm: 0o644, Gen: read}, Set: put}
+	}}
+}
+
+// refuse: limits are the specification's, not the guest's.
+func refuse(*instance, vfs.Caller, string) error { return unix.EACCES }
+
+// join moves a process into the cgroup, where those of the container are
+// already (cgroup_procs_write): EINVAL, ESRCH.
+func (in *instance) join(c vfs.Caller, s string) error {
+	id, err := strconv.ParseInt(s, 10, 32)
+	switch {
+	case err != nil || id < 0:
+		return unix.EINVAL
+	case id == 0:
+		return nil
+	}
+	t := in.namespace(c).Task(int32(id))
+	if t == nil {
+		return unix.ESRCH
+	}
+	if t.Container() != in.o.Container {
+		return unix.EACCES
+	}
+	return nil
+}
+
+// delegate refuses controllers for children, as of any cgroup with processes
+// in it (cgroup_subtree_control_write).
+func (in *instance) delegate(_ vfs.Caller, s string) error {
+	add := false
+	for _, f := range strings.Fields(s) {
+		if f[0] != '+' && f[0] != '-' {
+			return unix.EINVAL
+		}
+		switch f[1:] {
+		case "cpuset", "cpu", "io", "memory", "pids":
+		default:
+			return unix.EINVAL
+		}
+		add = add || f[0] == '+'
+	}
+	if add {
+		return unix.EBUSY
+	}
+	return nil
+}
+
+func file(name string, gen generator) pseudo.Entry[*instance] {
 	return pseudo.Entry[*instance]{Name: name, Type: unix.DT_REG, Make: func(in *instance) pseudo.Node {
 		return pseudo.File{Perm: 0o444, Gen: func(c vfs.Caller, b *bytes.Buffer) error { return gen(in, c, b) }}
 	}}
 }
 
-func text(s string) func(*instance, vfs.Caller, *bytes.Buffer) error {
+func text(s string) generator {
 	return func(_ *instance, _ vfs.Caller, b *bytes.Buffer) error {
 		b.WriteString(s)
 		return nil
@@ -187,10 +267,28 @@ func (in *instance) memoryEvents(_ vfs.Caller, b *bytes.Buffer) error {
 func (in *instance) memoryStat(_ vfs.Caller, b *bytes.Buffer) error {
 	a := in.o.Container.Account()
 	anon, shmem, cache := a.Used(mem.Anonymous), a.Used(mem.Tmpfs), a.Used(mem.PageCache)
+	var minor, major int64
+	for _, tg := range in.o.Container.Processes() {
+		mi, ma := tg.Faults()
+		minor, major = minor+mi, major+ma
+	}
 	fmt.Fprintf(b, "anon %d\nfile %d\nkernel 0\nkernel_stack 0\npagetables 0\nsock 0\nvmalloc 0\nshmem %d\nfile_mapped 0\nfile_dirty 0\nfile_writeback 0\nswapcached 0\n",
 		anon, cache+shmem, shmem)
-	fmt.Fprintf(b, "inactive_anon %d\nactive_anon %d\ninactive_file 0\nactive_file %d\nunevictable 0\nslab_reclaimable 0\nslab_unreclaimable 0\nslab 0\npgfault 0\npgmajfault 0\n",
-		shmem, anon, cache)
+	fmt.Fprintf(b, "inactive_anon %d\nactive_anon %d\ninactive_file 0\nactive_file %d\nunevictable 0\nslab_reclaimable 0\nslab_unreclaimable 0\nslab 0\npgfault %d\npgmajfault %d\n",
+		shmem, anon, cache, minor+major, major)
+	return nil
+}
+
+// memoryNUMA is memory.numa_stat: all is on node 0.
+func (in *instance) memoryNUMA(_ vfs.Caller, b *bytes.Buffer) error {
+	a := in.o.Container.Account()
+	fmt.Fprintf(b, "anon N0=%d\nfile N0=%d\nkernel_stack N0=0\npagetables N0=0\nshmem N0=%d\n",
+		a.Used(mem.Anonymous), a.Used(mem.PageCache)+a.Used(mem.Tmpfs), a.Used(mem.Tmpfs))
+	return nil
+}
+
+func (in *instance) pidsEvents(_ vfs.Caller, b *bytes.Buffer) error {
+	fmt.Fprintf(b, "max %d\n", in.o.Container.PidsFailures())
 	return nil
 }
 

@@ -39,6 +39,32 @@ func TestFiles(t *testing.T) {
 		ops.Release()
 		i.DecRef()
 	}
+	for _, x := range []struct {
+		name, value string
+		want        error
+	}{
+		{"memory.max", "1", unix.EACCES}, {"cgroup.kill", "1", unix.EACCES}, {"cgroup.procs", "0", nil}, {"cgroup.procs", "77", unix.ESRCH},
+		{"cgroup.procs", "x", unix.EINVAL}, {"cgroup.subtree_control", "+memory", unix.EBUSY}, {"cgroup.subtree_control", "-memory", nil},
+		{"cgroup.subtree_control", "memory", unix.EINVAL}, {"memory.stat", "1", unix.EIO},
+	} {
+		i, err := root.Lookup(nil, x.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops, err := i.Open(nil, nil, unix.O_WRONLY)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf := mem.KernelBuf([]byte(x.value))
+		if _, _, err := ops.(vfs.WriterAt).WriteAt(nil, nil, &buf, 0); err != x.want {
+			t.Errorf("%q to %s: %v, want %v", x.value, x.name, err, x.want)
+		}
+		ops.Release()
+		i.DecRef()
+	}
+	if _, err := root.Mkdir(nil, "x", vfs.CreateAttr{}); err != unix.EACCES {
+		t.Errorf("mkdir: %v", err)
+	}
 	c.SetPidsLimit(0)
 	root.DecRef()
 	if n := fs.Live(); n != 0 {

@@ -51,8 +51,8 @@ func (in *instance) stat(_ vfs.Caller, b *bytes.Buffer) error {
 		line(fmt.Sprintf("cpu%d", i), n)
 	}
 	_, running := in.k.Tasks()
-	fmt.Fprintf(b, "intr 0\nctxt 0\nbtime %d\nprocesses %d\nprocs_running %d\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
-		at/1e9, in.k.Forks(), max(running, 1))
+	fmt.Fprintf(b, "intr 0\nctxt %d\nbtime %d\nprocesses %d\nprocs_running %d\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
+		in.switches(), at/1e9, in.k.Forks(), max(running, 1))
 	return nil
 }
 
@@ -231,4 +231,15 @@ func (s *System) CPUFlags() []string {
 		}
 	}
 	return nil
+}
+
+// switches sums the context switches of the namespace's tasks.
+func (in *instance) switches() (n int64) {
+	for _, tg := range in.ns.ThreadGroups() {
+		for _, t := range tg.Tasks() {
+			slept, preempted := t.Switches()
+			n += slept + preempted
+		}
+	}
+	return n
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/sentry/fs/pseudo"
 	"runsc/sentry/mem"
 	"runsc/sentry/vfs"
 )
@@ -22,7 +23,8 @@ func (in *instance) memory() memory {
 	var si unix.Sysinfo_t
 	if err := unix.Sysinfo(&si); err == nil {
 		unit := uint64(max(si.Unit, 1))
-		m.total, m.free = uint64(si.Totalram)*unit, uint64(si.Freeram)*unit
+		m.total = uint64(si.Totalram) * unit
+		m.free = m.total
 	}
 	a := in.container.Account()
 	if a == nil {
@@ -31,8 +33,9 @@ func (in *instance) memory() memory {
 	m.anon, m.shmem, m.cache = a.Used(mem.Anonymous), a.Used(mem.Tmpfs), a.Used(mem.PageCache)
 	if l := a.Limit(); l != 0 && l < m.total {
 		m.total = l
-		m.free = min(m.free, l-min(l, a.Total()))
 	}
+	// As sysinfo(2): what others of the host use is not shown.
+	m.free = m.total - min(m.total, a.Total())
 	return m
 }
 
@@ -69,8 +72,8 @@ func (in *instance) meminfo(_ vfs.Caller, b *bytes.Buffer) error {
 	line("NFS_Unstable", 0)
 	line("Bounce", 0)
 	line("WritebackTmp", 0)
-	line("CommitLimit", m.total)
-	line("Committed_AS", m.anon+m.shmem)
+	line("CommitLimit", in.container.Account().CommitLimit())
+	line("Committed_AS", in.policy().Committed()+m.shmem)
 	line("VmallocTotal", 1<<45-1024)
 	line("VmallocUsed", 0)
 	line("VmallocChunk", 0)
@@ -112,3 +115,31 @@ func (in *instance) vmstat(_ vfs.Caller, b *bytes.Buffer) error {
 	}
 	return nil
 }
+
+// buddyinfo has all free memory in one zone, in the largest blocks.
+func (in *instance) buddyinfo(_ vfs.Caller, b *bytes.Buffer) error {
+	const orders = 11
+	pages := in.memory().free / 4096
+	fmt.Fprintf(b, "Node 0, zone %8s ", "Normal")
+	for o := range orders {
+		n := pages >> o & 1
+		if o == orders-1 {
+			n = pages >> o
+		}
+		fmt.Fprintf(b, "%6d ", n)
+	}
+	b.WriteByte('\n')
+	return nil
+}
+
+// noLog is /proc/kmsg: there is no log of a kernel that guests may see
+// (check_syslog_permissions).
+type noLog struct{}
+
+// Info implements pseudo.Node.
+func (noLog) Info(vfs.Caller) (pseudo.Info, error) {
+	return pseudo.Info{Mode: unix.S_IFREG | 0o400}, nil
+}
+
+// Open implements pseudo.Opener.
+func (noLog) Open(vfs.Caller, uint32) (vfs.FileOps, error) { return nil, unix.EPERM }

@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"strings"
+
 	"golang.org/x/sys/unix"
 
 	"runsc/sentry/fs/pseudo"
@@ -14,11 +16,17 @@ var netFiles = []struct{ name, content string }{
 	{"dev", "Inter-|   Receive                                                |  Transmit\n" +
 		" face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n" +
 		"    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n"},
+	{"dev_mcast", ""},
 	{"fib_trie", ""},
+	{"fib_triestat", ""},
 	{"icmp", "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n"},
 	{"if_inet6", "00000000000000000000000000000001 01 80 10 80       lo\n"},
 	{"igmp", "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n"},
 	{"ipv6_route", ""},
+	{"icmp6", "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n"},
+	{"igmp6", ""},
+	{"mcfilter", ""},
+	{"mcfilter6", ""},
 	{"netlink", "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"},
 	{"netstat", "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 0 0\nIpExt: InOctets OutOctets\nIpExt: 0 0\n"},
 	{"packet", "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n"},
@@ -36,7 +44,9 @@ var netFiles = []struct{ name, content string }{
 		"Udp: 0 0 0 0 0 0 0 0 0\n"},
 	{"sockstat", "sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n"},
 	{"sockstat6", "TCP6: inuse 0\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n"},
-	{"softnet_stat", ""},
+	{"snmp6", ""},
+	{"softnet_stat", strings.Repeat("00000000 ", 12) + "00000000 00000000 00000000\n"},
+	{"udplite", "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops             \n"},
 	{"tcp", "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode                                                     \n"},
 	{"tcp6", "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"},
 	{"udp", "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops             \n"},

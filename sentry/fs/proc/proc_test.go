@@ -275,7 +275,7 @@ func (s *sandbox) walk(t *kernel.Task, dir string, files map[string]string) {
 		case unix.DT_DIR:
 			s.walk(t, name, files)
 		case unix.DT_REG:
-			if st.Mode&0o444 != 0 && e.Name != "mem" && e.Name != "pagemap" && !strings.HasSuffix(dir, "/attr") {
+			if st.Mode&0o444 != 0 && e.Name != "mem" && e.Name != "kmsg" && e.Name != "pagemap" && !strings.HasSuffix(dir, "/attr") {
 				files[name] = s.read(t, name)
 			}
 		case unix.DT_LNK:

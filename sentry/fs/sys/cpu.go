@@ -82,13 +82,19 @@ var cpuTree = pseudo.Tree[cpu]{
 	cache("index2", "coherency_line_size", "64"), cache("index2", "id", ""), cache("index2", "level", "2"),
 	cache("index2", "number_of_sets", "2048"), cache("index2", "shared_cpu_list", ""), cache("index2", "shared_cpu_map", ""),
 	cache("index2", "size", "1024K"), cache("index2", "type", "Unified"), cache("index2", "ways_of_associativity", "8"),
+	l3("coherency_line_size", constant("64")), l3("id", constant("0")), l3("level", constant("3")), l3("number_of_sets", constant("32768")),
+	l3("shared_cpu_list", cpu.all), l3("shared_cpu_map", cpu.allMap), l3("size", constant("32768K")), l3("type", constant("Unified")),
+	l3("ways_of_associativity", constant("16")),
 	{Path: "node0", Type: unix.DT_LNK, Make: func(cpu) pseudo.Node {
 		return pseudo.Symlink{Target: func(vfs.Caller) (string, error) { return "../../node/node0", nil }}
 	}},
 	cpuFile("online", func(cpu) string { return "1" }),
+	cpuFile("topology/cluster_cpus", cpu.selfMap), cpuFile("topology/cluster_cpus_list", cpu.self),
+	cpuFile("topology/cluster_id", func(cpu) string { return "-1" }),
 	cpuFile("topology/core_cpus", cpu.selfMap), cpuFile("topology/core_cpus_list", cpu.self),
 	cpuFile("topology/core_id", cpu.self),
 	cpuFile("topology/core_siblings", cpu.allMap), cpuFile("topology/core_siblings_list", cpu.all),
+	cpuFile("topology/die_cpus", cpu.allMap), cpuFile("topology/die_cpus_list", cpu.all),
 	cpuFile("topology/die_id", func(cpu) string { return "0" }),
 	cpuFile("topology/package_cpus", cpu.allMap), cpuFile("topology/package_cpus_list", cpu.all),
 	cpuFile("topology/physical_package_id", func(cpu) string { return "0" }),
@@ -99,6 +105,13 @@ func (c cpu) self() string    { return strconv.Itoa(c.n) }
 func (c cpu) selfMap() string { return cpuMap(c.in.o.NumCPUs, func(i int) bool { return i == c.n }) }
 func (c cpu) all() string     { return cpuList(c.in.o.NumCPUs) }
 func (c cpu) allMap() string  { return cpuMap(c.in.o.NumCPUs, func(int) bool { return true }) }
+
+// l3 returns a file of the cache that all CPUs share.
+func l3(name string, value func(cpu) string) pseudo.TreeEntry[cpu] {
+	return cpuFile("cache/index3/"+name, value)
+}
+
+func constant(s string) func(cpu) string { return func(cpu) string { return s } }
 
 func cpuFile(path string, value func(cpu) string) pseudo.TreeEntry[cpu] {
 	return pseudo.TreeEntry[cpu]{Path: path, Type: unix.DT_REG, Make: func(c cpu) pseudo.Node {

@@ -3,6 +3,7 @@ package sys
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -56,7 +57,6 @@ var tree = pseudo.Tree[*instance]{
 	file("devices/system/node/node0/cpulist", 0o444, (*instance).cpuListFile),
 	file("devices/system/node/node0/cpumap", 0o444, (*instance).cpuMapFile),
 	file("devices/system/node/node0/distance", 0o444, text("10\n")),
-	emptyDir("devices/system/node/node0/hugepages"),
 	file("devices/system/node/node0/meminfo", 0o444, (*instance).nodeMeminfo),
 	file("devices/system/node/node0/numastat", 0o444, text("numa_hit 0\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 0\nlocal_node 0\nother_node 0\n")),
 	file("devices/system/node/online", 0o444, text("0\n")),
@@ -161,4 +161,55 @@ func cpuMap(n int, has func(int) bool) string {
 		}
 	}
 	return strings.Join(words, ",")
+}
+
+// add puts constant files into a directory.
+func add(dir string, files ...[2]string) {
+	for _, f := range files {
+		tree = append(tree, file(dir+"/"+f[0], 0o444, text(f[1]+"\n")))
+	}
+}
+
+func init() {
+	tree = append(tree, emptyDir("bus/cpu/devices"), emptyDir("bus/memory/devices"), emptyDir("bus/node/devices"),
+		emptyDir("bus/platform/devices"), emptyDir("bus/virtio/devices"), emptyDir("bus/usb/devices"), emptyDir("class/misc"),
+		emptyDir("class/bdi"), emptyDir("class/dmi"), emptyDir("class/input"), emptyDir("class/drm"), emptyDir("devices/virtual/block"))
+	huge := [][2]string{{"free_hugepages", "0"}, {"nr_hugepages", "0"}, {"surplus_hugepages", "0"}}
+	add("devices/system/node/node0/hugepages/hugepages-2048kB", huge...)
+	add("kernel/mm/hugepages/hugepages-2048kB", huge...)
+	add("kernel/mm/hugepages/hugepages-2048kB", [2]string{"nr_hugepages_mempolicy", "0"}, [2]string{"nr_overcommit_hugepages", "0"}, [2]string{"resv_hugepages", "0"})
+	add("kernel/mm/ksm", [2]string{"pages_shared", "0"}, [2]string{"pages_sharing", "0"}, [2]string{"run", "0"})
+	add("kernel/mm/transparent_hugepage/khugepaged", [2]string{"alloc_sleep_millisecs", "60000"}, [2]string{"full_scans", "0"},
+		[2]string{"max_ptes_none", "511"}, [2]string{"max_ptes_shared", "256"}, [2]string{"max_ptes_swap", "64"}, [2]string{"pages_collapsed", "0"},
+		[2]string{"pages_to_scan", "4096"}, [2]string{"scan_sleep_millisecs", "10000"})
+	add("kernel", [2]string{"address_bits", "64"}, [2]string{"cpu_byteorder", "little"}, [2]string{"fscaps", "1"}, [2]string{"profiling", "0"})
+	add("devices/system/node", [2]string{"has_generic_initiator", ""})
+	add("devices/virtual/net/lo", [2]string{"addr_assign_type", "0"}, [2]string{"carrier_changes", "0"}, [2]string{"carrier_down_count", "0"},
+		[2]string{"carrier_up_count", "0"}, [2]string{"dev_id", "0x0"}, [2]string{"dev_port", "0"}, [2]string{"dormant", "0"},
+		[2]string{"gro_flush_timeout", "0"}, [2]string{"ifalias", ""}, [2]string{"link_mode", "0"}, [2]string{"netdev_group", "0"},
+		[2]string{"proto_down", "0"}, [2]string{"testing", "0"}, [2]string{"uevent", "INTERFACE=lo\nIFINDEX=1"})
+	for _, name := range []string{"collisions", "multicast", "rx_compressed", "rx_crc_errors", "rx_dropped", "rx_errors", "rx_fifo_errors",
+		"rx_frame_errors", "rx_length_errors", "rx_missed_errors", "rx_nohandler", "rx_over_errors", "tx_aborted_errors",
+		"tx_carrier_errors", "tx_compressed", "tx_dropped", "tx_errors", "tx_fifo_errors", "tx_heartbeat_errors", "tx_window_errors"} {
+		add("devices/virtual/net/lo/statistics", [2]string{name, "0"})
+	}
+	tree = append(tree, link("devices/virtual/net/lo/subsystem", "../../../../class/net"))
+	for _, d := range []struct {
+		name  string
+		minor int
+		mode  string
+	}{{"null", 3, "0666"}, {"zero", 5, "0666"}, {"full", 7, "0666"}, {"random", 8, "0666"}, {"urandom", 9, "0666"}} {
+		dir := "devices/virtual/mem/" + d.name
+		add(dir, [2]string{"dev", fmt.Sprintf("1:%d", d.minor)}, [2]string{"uevent", fmt.Sprintf("MAJOR=1\nMINOR=%d\nDEVNAME=%s\nDEVMODE=%s", d.minor, d.name, d.mode)})
+		tree = append(tree, link(dir+"/subsystem", "../../../../class/mem"), link("class/mem/"+d.name, "../../"+dir),
+			link(fmt.Sprintf("dev/char/1:%d", d.minor), "../../"+dir))
+	}
+	// A directory that has something in it needs no row of its own, and the
+	// rows of a directory must be together.
+	slices.SortStableFunc(tree, func(a, b entry) int {
+		return strings.Compare(strings.ReplaceAll(a.Path, "/", "\x00"), strings.ReplaceAll(b.Path, "/", "\x00"))
+	})
+	tree = slices.DeleteFunc(tree, func(e entry) bool {
+		return e.Make == nil && slices.ContainsFunc(tree, func(o entry) bool { return strings.HasPrefix(o.Path, e.Path+"/") })
+	})
 }
