@@ -47,6 +47,16 @@ func read(t *testing.T, file string) []byte {
 	return data
 }
 
+// TestSizes keeps what was built out of the repository.
+func TestSizes(t *testing.T) {
+	const most = 256 << 10
+	for _, f := range tracked(t) {
+		if fi, err := os.Stat(filepath.Join(top, f)); err == nil && fi.Size() > most {
+			t.Errorf("%s has %d bytes, more than %d: no source is that long", f, fi.Size(), most)
+		}
+	}
+}
+
 // TestGoFiles checks length and format of each file, and that unsafe stands only in *_unsafe.go of the
 // packages that need it.
 func TestGoFiles(t *testing.T) {
