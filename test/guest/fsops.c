@@ -496,6 +496,18 @@ static void be(int uid)
 		exit(2);
 }
 
+/* With HOLD in the environment the program stops half way until the file that it names exists. */
+static void hold(void)
+{
+	const char *until = getenv("HOLD");
+	if (!until)
+		return;
+	fflush(stdout);
+	fprintf(stderr, "ready\n");
+	while (access(until, F_OK))
+		usleep(20000);
+}
+
 static void run(const char *dir, int steps)
 {
 	if (chdir(dir))
@@ -508,6 +520,8 @@ static void run(const char *dir, int steps)
 		open_[i].fd = -1;
 	dump(".", 0);
 	for (step = 1; step <= steps; step++) {
+		if (step == steps / 2)
+			hold();
 		int other = !without('u') && rnd(6) == 0;
 		if (other) {
 			be(1000);

@@ -115,3 +115,42 @@ func TestFileOperations(t *testing.T) {
 		})
 	}
 }
+
+// TestFileOperationsCheckpoint does the second half of the operations after a restore.
+func TestFileOperationsCheckpoint(t *testing.T) {
+	begin(t)
+	program := filepath.Join(os.Getenv("RIG_DIR"), "guest", "fsops")
+	const seed, steps, features = "11", "700", "ekz"
+	for _, mode := range []string{"tmpfs", "overlay"} {
+		t.Run(mode, func(t *testing.T) {
+			host := hostTmpfs(t, "size=64m,mode=755")
+			args := []string{"/mnt", seed, steps, features}
+			native := []string{host, seed, steps, features}
+			flags := []string{"--cap-add", "CAP_SYS_ADMIN", "--env", "HOLD=/go/go"}
+			if mode == "overlay" {
+				args, native = append([]string{"overlay"}, args...), append([]string{"overlay"}, native...)
+			} else {
+				flags = append(flags, "--mount", "type=tmpfs,dst=/mnt,options=mode=755")
+			}
+			cmd := exec.Command(program, native...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+			want, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newPlace(t)
+			id := detached(t, rig.Container{Image: rig.Guest, Flags: append(p.flags, flags...), Args: append([]string{"/guest/fsops"}, args...)})
+			awaitOutput(t, id, "ready\n")
+			ok(t, R.Ctr("task", "checkpoint", "--image-path", p.img(1), id))
+			first := strings.Replace(R.Output(id), "ready\n", "", 1)
+			R.Remove(id)
+			p.letGo(t)
+			r := p.restored(p.img(1))
+			r.Image, r.Flags = rig.Guest, append(r.Flags, flags...)
+			res := R.Run(r)
+			if got := first + res.Stdout; res.Code != 0 || got != string(want) {
+				t.Errorf("exit code %d, %s", res.Code, firstDifference(got, string(want)))
+			}
+		})
+	}
+}
