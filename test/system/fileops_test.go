@@ -120,9 +120,10 @@ func TestFileOperations(t *testing.T) {
 func TestFileOperationsCheckpoint(t *testing.T) {
 	begin(t)
 	program := filepath.Join(os.Getenv("RIG_DIR"), "guest", "fsops")
-	const seed, steps, features = "11", "700", "ekz"
-	for _, mode := range []string{"tmpfs", "overlay"} {
-		t.Run(mode, func(t *testing.T) {
+	const steps, features = "700", "ekz"
+	for _, tt := range [][2]string{{"tmpfs", "11"}, {"tmpfs", "12"}, {"overlay", "11"}, {"overlay", "13"}, {"overlay", "15"}} {
+		mode, seed := tt[0], tt[1]
+		t.Run(mode+" "+seed, func(t *testing.T) {
 			host := hostTmpfs(t, "size=64m,mode=755")
 			args := []string{"/mnt", seed, steps, features}
 			native := []string{host, seed, steps, features}

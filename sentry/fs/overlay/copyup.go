@@ -46,6 +46,9 @@ func (n *node) copyUp(c vfs.Caller, noData bool) error {
 	_ = dir.SetStat(sys, &vfs.SetStat{Atime: &ds.Atime, Mtime: &ds.Mtime})
 	n.origin.Store(&origin{st.Dev, st.Ino})
 	n.setUpper(up)
+	if n.self != nil {
+		n.fs.share(n.self, up)
+	}
 	return nil
 }
 

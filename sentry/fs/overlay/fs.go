@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -59,12 +60,18 @@ type FS struct {
 	// system acts for the overlay where the caller's rights do not count:
 	// copying up, whiteouts (Linux's ovl_override_creds).
 	system *systemCreds `save:"rebuilt"`
+
+	nodesMu sync.Mutex `save:"none: not held at a stop"` // a leaf
+	// nodesMu guards: the nodes in use of upper files, so that the names of one file share a node, and with it
+	// a fifo's pipe, locks and watches.
+	byUpper map[vfs.Inode]overNode `save:"rebuilt"`
 }
 
 // New returns an overlay.
 func New(c vfs.Caller, cfg Config) (*FS, error) {
 	fs := &FS{source: cfg.Source, options: cfg.Options, upper: cfg.Upper, dev: vfs.NewAnonDev(),
-		held: cfg.Held, policy: vfs.CacheAll, system: newSystemCreds(), prefix: prefixOf(cfg.Options)}
+		held: cfg.Held, policy: vfs.CacheAll, system: newSystemCreds(), prefix: prefixOf(cfg.Options),
+		byUpper: map[vfs.Inode]overNode{}}
 	if fs.source == "" {
 		fs.source = "overlay"
 	}

@@ -45,6 +45,7 @@ type node struct {
 	fs     *FS      `save:"rec"`
 	parent *dirNode `save:"rebuilt"` // a reference; nil for the root
 	name   string   `save:"rebuilt"` // in parent, when this node was looked up there
+	self   overNode `save:"rebuilt"` // the node as its type; nil for a directory
 	// lower are the inodes below, references: one, or for a directory every
 	// one that is merged, the topmost first. For a file that has an upper
 	// inode from the start there are none.
@@ -91,6 +92,11 @@ func (n *node) DecRef() {
 			l.DecRef()
 		}
 		if up := n.upper(); up != nil {
+			n.fs.nodesMu.Lock()
+			if x := n.fs.byUpper[up]; x != nil && x.base() == n {
+				delete(n.fs.byUpper, up)
+			}
+			n.fs.nodesMu.Unlock()
 			up.DecRef()
 		}
 		nodeKind.Died()
@@ -302,9 +308,36 @@ func (*specialNode) Open(vfs.Caller, *vfs.Dentry, uint32) (vfs.FileOps, error) {
 	return nil, unix.ENXIO
 }
 
-// newNode makes the node for the inodes found at name of parent; it takes over
+// share makes o the node of an upper file, unless another one is.
+func (fs *FS) share(o overNode, up vfs.Inode) {
+	fs.nodesMu.Lock()
+	if x := fs.byUpper[up]; x == nil || x.base().refs.Load() == 0 {
+		fs.byUpper[up] = o
+	}
+	fs.nodesMu.Unlock()
+}
+
+// shared returns a new reference to the node of an upper file, nil if there is
+// none.
+func (fs *FS) shared(up vfs.Inode) overNode {
+	fs.nodesMu.Lock()
+	defer fs.nodesMu.Unlock()
+	if x := fs.byUpper[up]; x != nil && x.base().refs.TryInc() {
+		return x
+	}
+	return nil
+}
+
+// newNode returns the node for the inodes found at name of parent; it takes over
 // up and lower. It is not for directories.
 func newNode(c vfs.Caller, parent *dirNode, name string, up vfs.Inode, lower []vfs.Inode, mode uint32) overNode {
+	if up != nil {
+		if x := parent.fs.shared(up); x != nil {
+			up.DecRef()
+			release(lower)
+			return x
+		}
+	}
 	var o overNode
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -316,10 +349,11 @@ func newNode(c vfs.Caller, parent *dirNode, name string, up vfs.Inode, lower []v
 	}
 	n := o.base()
 	n.init(parent.fs, parent, name)
-	n.lower = lower
+	n.lower, n.self = lower, o
 	if up != nil {
 		n.origin.Store(n.fs.readOrigin(c, up))
 		n.setUpper(up)
+		n.fs.share(o, up)
 	}
 	return o
 }

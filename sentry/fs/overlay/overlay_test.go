@@ -364,6 +364,26 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestNamesOfOneFile looks two names of a file up anew: they have one inode.
+func TestNamesOfOneFile(t *testing.T) {
+	top, _, _ := layers(t, func(l *tree) { l.write("/f", "x") })
+	top.must(vfs.LinkAt(top.c, top.at("/f"), top.at("/g")))
+	vfs.DropCaches()
+	f, err := vfs.LookupAt(top.c, top.at("/f"))
+	top.must(err)
+	g, err := vfs.LookupAt(top.c, top.at("/g"))
+	top.must(err)
+	if f.Inode() != g.Inode() {
+		t.Error("two inodes")
+	}
+	f.DecRef()
+	top.must(vfs.UnlinkAt(top.c, top.at("/f")))
+	if n := top.stat("/g").Nlink; n != 1 {
+		t.Errorf("links %d", n)
+	}
+	g.DecRef()
+}
+
 func TestReadOnly(t *testing.T) {
 	before := ref.Snapshot()
 	mf, err := mem.New()
