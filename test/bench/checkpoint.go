@@ -25,8 +25,8 @@ type ckptBench struct {
 	got    map[string][]float64
 }
 
-// checkpoints prints what saves and restores cost.
-func checkpoints(r *rig.Rig) error {
+// checkpoints prints what saves and restores cost. names select some of it: idle, memory, restore, files.
+func checkpoints(r *rig.Rig, names []string) error {
 	o, hangUp, err := newOurs(r)
 	if err != nil {
 		return err
@@ -50,9 +50,16 @@ func checkpoints(r *rig.Rig) error {
 	defer syscall.Unmount(b.images, syscall.MNT_DETACH)
 	fmt.Printf("\ncheckpoint and restore; images on a tmpfs; medians; gVisor's restore runs with --background\n")
 	fmt.Printf("%-44s%12s%12s%12s  %s\n", "", "gvisor", "ours", "ours/gvisor", "mark")
-	for _, part := range []func() error{b.idle, b.memory, b.restores, b.files} {
-		if err := part(); err != nil {
-			return err
+	parts := []struct {
+		name string
+		run  func() error
+	}{{"idle", b.idle}, {"memory", b.memory}, {"restore", b.restores}, {"files", b.files}}
+	for _, p := range parts {
+		if len(names) > 0 && !slices.Contains(names, p.name) {
+			continue
+		}
+		if err := p.run(); err != nil {
+			return fmt.Errorf("%w\nthe log's end:\n%s", err, r.LogTail(15))
 		}
 	}
 	return nil

@@ -5,5 +5,6 @@
 //
 //	go run ./test/bench [-only ops|spin|run|start|memory|checkpoint|files] [-files N] [NAME...]
 //
-// NAMEs select operations of the guest program bench.
+// NAMEs select operations of the guest program bench, or with -only checkpoint of idle, memory, restore
+// and files. Part files has -files N files; with a million gVisor needs minutes.
 package main

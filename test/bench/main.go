@@ -54,7 +54,7 @@ func bench(only string, files int, names []string) error {
 		{"run", func() error { return wholeRuns(targets) }},
 		{"start", func() error { return startParts(r) }},
 		{"memory", func() error { return memory(r, targets) }},
-		{"checkpoint", func() error { return checkpoints(r) }},
+		{"checkpoint", func() error { return checkpoints(r, names) }},
 		{"files", func() error { return fileTrees(r, files) }},
 	}
 	for _, p := range parts {

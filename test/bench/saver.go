@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -187,7 +188,7 @@ func (o *ours) sandbox() (rig.Process, error) {
 			return p, nil
 		}
 	}
-	return rig.Process{}, fmt.Errorf("no sandbox runs")
+	return rig.Process{}, errors.New("no sandbox runs")
 }
 
 func (o *ours) state(dir string) (int64, error) {
