@@ -21,6 +21,7 @@ up() {
 	running && { echo "already up in $DEV_DIR"; return; }
 	mkdir -p "$DEV_DIR/tmp"
 	sed "s|@DIR@|$DEV_DIR|; s|@HANDLER@|runsc|" "$top/test/rig/config.toml" > "$DEV_DIR/config.toml"
+	cd "$DEV_DIR" # containerd takes a shim that lies in its working directory before those in its PATH
 	setsid nohup containerd -c "$DEV_DIR/config.toml" > "$DEV_DIR/log" 2>&1 < /dev/null &
 	echo $! > "$DEV_DIR/pid"
 	for _ in $(seq 100); do ctr version > /dev/null 2>&1 && break; sleep 0.1; done

@@ -180,6 +180,7 @@ func (r *Rig) StartDaemon() error {
 	defer log.Close()
 	cmd := exec.Command(filepath.Join(r.tools, "bin", "containerd"), "-c", filepath.Join(r.Dir, "config.toml"))
 	cmd.Env, cmd.Stdout, cmd.Stderr = r.env, log, log
+	cmd.Dir = r.Dir // containerd takes a shim that lies in its working directory before those in its PATH
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return err
