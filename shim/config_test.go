@@ -23,6 +23,11 @@ func TestParseConfig(t *testing.T) {
 		{"type", "num-cpus = \"x\"\n", "num-cpus", config{}},
 		{"range", "num-cpus = -1\n", "num-cpus is -1", config{}},
 		{"overlay", "overlay2 = \"x\"\n", "overlay2", config{}},
+		{"files", "file-access-mode = \"remote\"\nfile-access = \"shared\"\nfile-access-mounts = \"exclusive\"\ndentry-cache-size = 100\nhost-uds = \"all\"\nhost-fifo = \"open\"\n", "", config{Overlay2: overlayMemory}},
+		{"placement", "file-access-mode = \"x\"\n", `file-access-mode is "x", ["direct" "remote"] are possible`, config{}},
+		{"coherence", "file-access-mounts = \"x\"\n", "file-access-mounts", config{}},
+		{"sockets", "host-uds = \"x\"\n", "host-uds", config{}},
+		{"dentries", "dentry-cache-size = -1\n", "dentry-cache-size is -1", config{}},
 		{"syntax", "= 1", "c.toml", config{}},
 	}
 	for _, tt := range tests {

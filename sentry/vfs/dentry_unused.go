@@ -93,6 +93,31 @@ func (u *unusedList) remove(d *Dentry) {
 	u.mu.Unlock()
 }
 
+// drop frees the dentries of a superblock that is going away.
+func (u *unusedList) drop(sb *Superblock) {
+	for {
+		var found []*Dentry
+		u.mu.Lock()
+		for d := u.tail; d != nil; {
+			prev := d.prev
+			if d.sb == sb {
+				u.popLocked(d)
+				found = append(found, d)
+			}
+			d = prev
+		}
+		u.mu.Unlock()
+		if len(found) == 0 {
+			return
+		}
+		for _, d := range found {
+			if p := d.kill(); p != nil {
+				p.DecRef() // which may put it on the list
+			}
+		}
+	}
+}
+
 // evict frees dentries until the list is within its limit.
 func (u *unusedList) evict() {
 	for {

@@ -68,7 +68,10 @@ func (sb *Superblock) decRef() {
 		return
 	}
 	// Nothing outside refers to a dentry any more: whoever does holds a mount.
+	// Names that went away while they were unused are found on the list only.
+	unused.drop(sb)
 	sb.root.shrink()
+	unused.drop(sb)
 	sb.root.DecRef()
 	sb.fs.Release()
 	superblockKind.Died()

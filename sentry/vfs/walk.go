@@ -129,8 +129,17 @@ func (w *walker) take() Path {
 	return p
 }
 
-// parent walks all components but the last, which it leaves in last.
+// parent walks all components but the last, which it leaves in last. What was
+// prefetched is not for what the caller does then: it looks again, under the
+// lock of the directory.
 func (w *walker) parent() error {
+	err := w.parents()
+	w.endPrefetch()
+	return err
+}
+
+// parents is parent, for a caller who goes on to walk.
+func (w *walker) parents() error {
 	for {
 		i := 0
 		for i < len(w.rest) && w.rest[i] == '/' {
@@ -160,7 +169,7 @@ func (w *walker) parent() error {
 // lookup walks everything; cur is the result.
 func (w *walker) lookup() error {
 	for {
-		if err := w.parent(); err != nil {
+		if err := w.parents(); err != nil {
 			return err
 		}
 		if w.last == "" {
@@ -247,7 +256,7 @@ func (w *walker) prefetch(name string) {
 func (w *walker) endPrefetch() {
 	if w.pre != nil {
 		w.pre.Prefetch(w.c, nil)
-		w.pre = nil
+		w.pre, w.ahead = nil, 0
 	}
 }
 

@@ -75,7 +75,7 @@ func (c *fdCache) close(k kind, fd int, owner *inode) {
 	case byPath:
 		c.backend.Close(fd)
 	case forWrite:
-		defer c.notifier.changing(place{i: owner}).done() // IN_CLOSE_WRITE
+		defer c.notifier.closing(owner).done()
 		unix.Close(fd)
 	default:
 		unix.Close(fd)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,6 +49,10 @@ func newNotifier(b hostfs.Backend) *notifier {
 type change struct {
 	n      *notifier
 	places []place
+	// closing is set for the close of a descriptor, which is reported when the
+	// gofer, too, has closed the one that it gave out: perhaps a little later.
+	closing bool
+	seen    bool // n.mu guards: an event was left out for it
 }
 
 // place is an inode, or an entry of a directory.
@@ -86,9 +91,34 @@ func (c *change) done() {
 		return
 	}
 	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	c.n.drainLocked()
+	if c.closing && !c.seen && !c.n.backend.Direct() {
+		time.AfterFunc(lateClose, c.end)
+		return
+	}
+	delete(c.n.flight, c)
+}
+
+// lateClose is how long the gofer may take to close a descriptor.
+const lateClose = 200 * time.Millisecond
+
+func (c *change) end() {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
 	c.n.drainLocked()
 	delete(c.n.flight, c)
-	c.n.mu.Unlock()
+}
+
+// closing announces the close of a descriptor that i was written by.
+func (n *notifier) closing(i *inode) *change {
+	c := n.changing(place{i: i})
+	if c != nil {
+		n.mu.Lock()
+		c.closing = true
+		n.mu.Unlock()
+	}
+	return c
 }
 
 // changing announces a change of i.
@@ -206,8 +236,12 @@ func (n *notifier) eventLocked(wd int, mask, cookie uint32, name string) {
 		return
 	}
 	for c := range n.flight {
+		if c.closing && mask&unix.IN_CLOSE_WRITE == 0 {
+			continue
+		}
 		for _, p := range c.places {
 			if p.i == i && p.name == name {
+				c.seen = true
 				return
 			}
 		}

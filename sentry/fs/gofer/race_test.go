@@ -36,6 +36,12 @@ func (x *tree) mountTree() *vfs.FSContext {
 	x.Cleanup(func() {
 		ctx.DecRef()
 		ns.DecRef()
+		fs.mu.Lock()
+		for _, o := range fs.inodes {
+			i := o.base()
+			x.Errorf("left behind: inode %q, type %o, %d references, pinned %v, parent %v", i.name, i.typ, i.refs.Load(), i.pinned != nil, i.parent != nil)
+		}
+		fs.mu.Unlock()
 	})
 	return ctx
 }
