@@ -270,6 +270,7 @@ var calls = []Call{
 	{unix.SYS_RECVMMSG, "recvmmsg", sysRecvmmsg, Partial("AF_UNIX; no MSG_OOB")},
 	{unix.SYS_PRLIMIT64, "prlimit64", sysPrlimit64, Full},
 	{unix.SYS_NAME_TO_HANDLE_AT, "name_to_handle_at", sysNameToHandleAt, Partial("EOPNOTSUPP")},
+	{unix.SYS_OPEN_BY_HANDLE_AT, "open_by_handle_at", sysOpenByHandleAt, Partial("EOPNOTSUPP")},
 	{unix.SYS_CLOCK_ADJTIME, "clock_adjtime", sysClockAdjtime, Partial("reads only")},
 	{unix.SYS_SYNCFS, "syncfs", sysSyncfs, Full},
 	{unix.SYS_SENDMMSG, "sendmmsg", sysSendmmsg, Partial("AF_UNIX; no MSG_OOB")},
