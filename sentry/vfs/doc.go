@@ -22,6 +22,10 @@
 //	mounts
 //	Superblock.nameMu
 //	Dentry.mu              two only in rename.move, under nameMu
-//	unused.mu, locks.mu, watches.mu, FDTable.mu, File.mu, FSContext.mu: leaves,
-//	                       but for wait queues
+//	inUse.mu, watches.mu, the queues of files
+//	unused.mu, locks.mu, FDTable.mu, File.mu, FSContext.mu: leaves, but for
+//	                       wait queues
+//
+// Signals about files are left to ioEvents by whoever finds them, and sent with
+// no lock held.
 package vfs
