@@ -208,7 +208,7 @@ func (n *Namespace) Restore(e *RestoreEnv, id image.ID) error {
 }
 
 func bad(what string) error {
-	return fmt.Errorf("System V IPC: %s: the record is not valid", what)
+	return fmt.Errorf("record of System V IPC: %s is not valid", what)
 }
 
 func perm(r *image.SysVPerm) Perm {
