@@ -58,7 +58,8 @@ func TestFileOperations(t *testing.T) {
 			want := map[int]string{}
 			for _, s := range tt.seeds {
 				seed := fmt.Sprint(s)
-				dir, args := filepath.Join(host, seed), []string{}
+				dir := filepath.Join(host, seed)
+				var args []string
 				if err := os.Mkdir(dir, 0o755); err != nil {
 					t.Fatal(err)
 				}
