@@ -160,6 +160,7 @@ func (c *container) start() (int, error) {
 			ns.IncRef()
 			c.mounts = ns
 		})
+		c.adoptShm()
 	}
 	if c.init == nil {
 		return 0, controlapi.Errorf(controlapi.CodeFailedPrecondition, "container %q could not be restored", c.id)

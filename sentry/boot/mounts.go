@@ -218,6 +218,16 @@ func (b *builder) mount(i int, m *specs.Mount) error {
 	if len(m.UIDMappings) > 0 || len(m.GIDMappings) > 0 {
 		return errInvalid("mounts[%d].uidMappings: id-mapped mounts are not supported", i)
 	}
+	if b.c.isPodShm(m) {
+		mnt, err := b.s.podShm(b.who, m.Source, vfs.MountFlags(opts.flags))
+		if err == nil {
+			err = b.attachMount(dest, mnt, true)
+		}
+		if err != nil {
+			return errInvalid("mounts[%d]: cannot mount at %q: %v", i, m.Destination, err)
+		}
+		return nil
+	}
 	var fs vfs.Filesystem
 	isDir := true
 	switch {
@@ -271,6 +281,15 @@ func (b *builder) attach(dest string, fs vfs.Filesystem, isDir bool, flags vfs.M
 		return err
 	}
 	return vfs.MountAt(b.who, b.at(dest, 0), fs, flags)
+}
+
+// attachMount is attach for a mount, which it takes over.
+func (b *builder) attachMount(dest string, m *vfs.Mount, isDir bool) error {
+	if err := b.makePoint(dest, isDir); err != nil {
+		m.DecRef()
+		return err
+	}
+	return vfs.AttachAt(b.who, b.at(dest, 0), m)
 }
 
 // makePoint makes a mount point, and its parents, as runc does.

@@ -15,6 +15,7 @@ import (
 	"runsc/sentry/kernel"
 	"runsc/sentry/mem"
 	"runsc/sentry/platform"
+	"runsc/sentry/vfs"
 )
 
 // Sentry is one running sandbox; it handles the shim's calls.
@@ -35,6 +36,10 @@ type Sentry struct {
 	imageMu sync.Mutex // held while an image is read
 	// imageMu guards:
 	images map[string]*podImage // of several containers
+
+	shmMu sync.Mutex
+	// shmMu guards:
+	shm map[string]*vfs.Mount // the pod's /dev/shm, by its directory on the host
 
 	mu sync.Mutex
 	// mu guards:
