@@ -192,6 +192,9 @@ type Lock struct {
 	Start     int64 `cbor:"5,keyasint,omitempty"`
 	End       int64 `cbor:"6,keyasint"` // exclusive; 1<<63-1: to the end of file
 	PID       int32 `cbor:"7,keyasint,omitempty"`
+	// Dev and Ino are what stat(2) told of the file.
+	Dev uint64 `cbor:"8,keyasint,omitempty"`
+	Ino uint64 `cbor:"9,keyasint,omitempty"`
 }
 
 // AnonInode is the inode of a thing with a name only.

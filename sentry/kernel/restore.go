@@ -93,6 +93,7 @@ func RestoreContainer(c *Container, env *RestoreEnv) error {
 func (r *restored) findContainer() error {
 	ids := r.e.IDs(image.KindContainer)
 	for _, id := range ids {
+		r.rec = image.Container{} // what one record lacks is not another's
 		if err := r.e.Get(image.KindContainer, id, &r.rec); err != nil {
 			return err
 		}

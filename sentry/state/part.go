@@ -119,10 +119,11 @@ func (p *part) readFiles(r *image.Restorer, table image.ID, seen map[image.ID]bo
 	return nil
 }
 
-// needed tells whether a container that is still to come has an object.
+// needed tells whether a container that is still to come has an object; 0 is
+// anything.
 func (im *Image) needed(id image.ID) bool {
 	for _, p := range im.parts {
-		if p.state == waiting && (id >= p.id && id < p.end || p.shares[id]) {
+		if p.state == waiting && (id == 0 || id >= p.id && id < p.end || p.shares[id]) {
 			return true
 		}
 	}

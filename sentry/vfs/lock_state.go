@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"runsc/pkg/waitq"
 	"runsc/sentry/image"
 )
 
@@ -86,7 +87,7 @@ func (e *SaveEnv) filesByKey(t *FDTable) map[fileKey]image.ID {
 
 func (h *keyedLock) record(file, table image.ID) image.Lock {
 	return image.Lock{File: file, Table: table, Flock: h.kind == lockFlock, Exclusive: h.exclusive,
-		Start: h.start, End: h.end, PID: h.pid}
+		Start: h.start, End: h.end, PID: h.pid, Dev: h.key.dev, Ino: h.key.ino}
 }
 
 // restoreLocks takes the locks of the image.
@@ -97,7 +98,11 @@ func (e *RestoreEnv) restoreLocks() error {
 			return err
 		}
 		for i := range rec.Locks {
-			if e.locked[i] || e.Needed != nil && !e.lockersHere(&rec.Locks[i]) {
+			if e.locked[i] {
+				continue
+			}
+			if e.Needed != nil && !e.lockersHere(&rec.Locks[i]) {
+				e.holdLock(&rec.Locks[i])
 				continue
 			}
 			if e.locked == nil {
@@ -156,10 +161,79 @@ func (e *RestoreEnv) restoreLock(rec *image.Lock) error {
 		list = &lockList{}
 		locks.at[key] = list
 	}
+	if h := e.absentees[lockerOf(rec)]; h != nil {
+		list.clearLocked(&fileLock{kind: l.kind, owner: h, start: l.start, end: l.end})
+	}
 	if list.conflict(&l) != nil {
 		list.putLocked(key)
 		return unix.EAGAIN
 	}
 	list.setLocked(&l)
 	return nil
+}
+
+// absentee has the locks of an owner that a later stage brings.
+type absentee struct{ keys []fileKey }
+
+func lockerOf(rec *image.Lock) image.ID {
+	if rec.Table != 0 {
+		return rec.Table
+	}
+	return rec.File
+}
+
+// holdLock keeps a lock for its owner, if that is to come.
+func (e *RestoreEnv) holdLock(rec *image.Lock) {
+	id := lockerOf(rec)
+	if !e.needed(id) || rec.Start < 0 || rec.End <= rec.Start {
+		return
+	}
+	h := e.absentees[id]
+	if h == nil {
+		h = &absentee{}
+		if e.absentees == nil {
+			e.absentees = map[image.ID]*absentee{}
+		}
+		e.absentees[id] = h
+	}
+	l := fileLock{kind: lockRecord, owner: h, exclusive: rec.Exclusive, start: rec.Start, end: rec.End, pid: rec.PID}
+	if rec.Flock {
+		l.kind = lockFlock
+	}
+	key := fileKey{e.Dev(rec.Dev), rec.Ino}
+	locks.mu.Lock()
+	defer locks.mu.Unlock()
+	list := locks.at[key]
+	if list == nil {
+		list = &lockList{}
+		locks.at[key] = list
+	}
+	if list.conflict(&l) == nil {
+		list.setLocked(&l)
+		h.keys = append(h.keys, key)
+	}
+	list.putLocked(key)
+}
+
+// dropAbsentees gives back the locks of owners that are here or do not come.
+func (e *RestoreEnv) dropAbsentees() {
+	for id, h := range e.absentees {
+		if e.needed(id) {
+			continue
+		}
+		delete(e.absentees, id)
+		locks.mu.Lock()
+		for _, key := range h.keys {
+			list := locks.at[key]
+			if list == nil {
+				continue
+			}
+			for _, kind := range []lockKind{lockFlock, lockRecord} {
+				list.clearLocked(&fileLock{kind: kind, owner: h, end: maxLockEnd})
+			}
+			list.queue.Notify(waitq.In)
+			list.putLocked(key)
+		}
+		locks.mu.Unlock()
+	}
 }

@@ -135,7 +135,8 @@ type RestoreEnv struct {
 	// F_SETOWN_EX.
 	SignalTarget func(typ, pid int32) SignalTarget
 	Validate     bool
-	// Needed tells whether a later stage needs an object; nil: there is none.
+	// Needed tells whether a later stage needs an object, or for 0 whether
+	// there is one; nil: there is none.
 	Needed func(id image.ID) bool
 	// Absent names the container that a mount belongs to if it is of a later
 	// stage.
@@ -147,6 +148,7 @@ type RestoreEnv struct {
 	held      []heldObject
 	waiting   []waitingPath
 	locked    map[int]bool // locks of the image that were taken
+	absentees map[image.ID]*absentee
 	undo      []func()
 	atStart   []func()
 	owned     map[image.ID]bool
@@ -176,7 +178,8 @@ type heldObject struct {
 }
 
 // Hold is Cleanup for an object that may have another number of users when a
-// later stage asks for it: it is kept as long as one needs it.
+// later stage asks for it: it is kept as long as one needs it, without a
+// number as long as there is one.
 func (e *RestoreEnv) Hold(id image.ID, drop func()) { e.held = append(e.held, heldObject{id, drop}) }
 
 func (e *RestoreEnv) needed(id image.ID) bool { return e.Needed != nil && e.Needed(id) }
@@ -263,6 +266,7 @@ func (e *RestoreEnv) endStage(done bool) {
 	for i := len(e.cleanup) - 1; i >= 0; i-- {
 		e.cleanup[i]()
 	}
+	e.dropAbsentees()
 	var keep []heldObject
 	for i := len(e.held) - 1; i >= 0; i-- {
 		if h := e.held[i]; e.needed(h.id) {

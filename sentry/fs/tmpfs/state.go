@@ -236,7 +236,7 @@ func restoreFS(e *vfs.RestoreEnv, rec *image.Tmpfs) (_ *FS, err error) {
 	} else {
 		fs.dev = e.KeepDev(rec.Dev)
 	}
-	e.Hold(rec.ID, func() { fs.restored = nil })
+	e.Hold(0, func() { fs.restored = nil })
 	fs.root.IncRef() // Release drops it
 	return fs, nil
 }
