@@ -438,7 +438,10 @@ func (r *restored) futexes() error {
 		t.reentry.used = true
 		t.reentry.futex = futex.NewWoken()
 		m, ok := image.Object[*mm.MM](r.e.Restorer, x.MM)
-		if x.Woken || !ok {
+		// In a restore by stages, others may have run for a while: who waits
+		// for a word that they have too looks at it again (futex(2) allows a
+		// wake-up for no reason).
+		if x.Woken || !ok || r.e.Needed != nil && !x.Private && !x.PI {
 			continue
 		}
 		key, err := keyOf(m, x.Addr, x.Private)

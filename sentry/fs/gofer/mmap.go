@@ -39,7 +39,7 @@ func (m *fileMapping) PunchHole(off, n int64) error {
 func (m *fileMapping) File() *vfs.File { return m.file }
 
 // MapObject implements mem.MapObjecter.
-func (m *fileMapping) MapObject() any { return m.f.i }
+func (m *fileMapping) MapObject() any { return m.f.i.Node() }
 
 // Region implements mem.Mappable.
 func (m *fileMapping) Region(off, n int64, write bool) (mem.Region, error) {
