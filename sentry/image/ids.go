@@ -52,6 +52,9 @@ func (s *Saver) Known(obj any) ID { return s.ids[obj] }
 // Put appends a record.
 func (s *Saver) Put(kind Kind, rec any) error { return s.w.Put(kind, 1, rec) }
 
+// PutLater appends a record when the Writer is closed (see Writer.PutLater).
+func (s *Saver) PutLater(kind Kind, rec any) { s.w.PutLater(kind, 1, rec) }
+
 // Restorer holds the records of an image by kind and id, and the objects made
 // of them.
 type Restorer struct {

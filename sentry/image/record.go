@@ -70,6 +70,13 @@ type Writer struct {
 	n     uint64
 	bytes int64
 	err   error
+	later []laterRecord // PutLater's
+}
+
+type laterRecord struct {
+	kind    Kind
+	version uint16
+	rec     any
 }
 
 // NewWriter starts an image on w.
@@ -115,8 +122,21 @@ func (w *Writer) Put(kind Kind, version uint16, rec any) error {
 	return w.err
 }
 
+// PutLater is a Put that Close does, which spares whoever waits for the records'
+// contents alone the time that encoding them takes. rec, and what it refers to,
+// belongs to the Writer from now on.
+func (w *Writer) PutLater(kind Kind, version uint16, rec any) {
+	w.later = append(w.later, laterRecord{kind, version, rec})
+}
+
 // Close ends the image; it does not close the file. It returns the size.
 func (w *Writer) Close() (int64, error) {
+	for _, l := range w.later {
+		if err := w.Put(l.kind, l.version, l.rec); err != nil {
+			return 0, err
+		}
+	}
+	w.later = nil
 	if err := w.Put(KindEnd, 1, w.n); err != nil {
 		return 0, err
 	}

@@ -80,7 +80,8 @@ func (f *File) SaveFrames(s *image.Saver, set *FrameSet) (image.ID, error) {
 			rec.Ranges = append(rec.Ranges, x)
 		})
 	}
-	return id, s.Put(image.KindFrames, &rec)
+	s.PutLater(image.KindFrames, &rec) // encoded when the guests run on
+	return id, nil
 }
 
 // pieceSize is the unit in which frames are written to an image; pieces are

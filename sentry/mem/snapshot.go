@@ -58,7 +58,7 @@ type frozenWindow struct {
 	// immutable after Begin:
 	s       *Snapshot
 	w       *window
-	members atomicBitmap
+	members bitmap
 
 	unsaved atomicBitmap // neither written nor copied; bits are cleared with Snapshot.mu held
 }
@@ -81,7 +81,11 @@ func (f *File) NewSnapshot(w *image.PageWriter) (*Snapshot, error) {
 	f.mu.Unlock()
 	s.windows, s.store = make([]*frozenWindow, 0, windows), make([]frozenWindow, windows)
 	for i := range s.store {
-		s.store[i].s = s // touches the memory
+		fw := &s.store[i]
+		fw.s = s // touches the memory
+		for k := range fw.unsaved {
+			fw.unsaved[k].Store(^uint64(0)) // Begin takes those away that are not members
+		}
 	}
 	return s, nil
 }
@@ -96,9 +100,11 @@ func (s *Snapshot) Begin(set *FrameSet) error {
 		f.eachWindow(r, func(w *window, lo, hi int) {
 			n := len(s.windows)
 			if n == 0 || s.windows[n-1].w != w {
-				fw := &frozenWindow{s: s}
+				var fw *frozenWindow
 				if n < len(s.store) {
 					fw = &s.store[n]
+				} else {
+					fw = &frozenWindow{s: s}
 				}
 				fw.w = w
 				s.windows = append(s.windows, fw)
@@ -106,8 +112,15 @@ func (s *Snapshot) Begin(set *FrameSet) error {
 			}
 			fw := s.windows[n-1]
 			fw.members.setRange(lo, hi)
-			fw.unsaved.setRange(lo, hi)
 		})
+	}
+	for _, fw := range s.windows {
+		// What the snapshot has all of is right already: the processor's locked stores take most of the time here.
+		for i, m := range fw.members {
+			if fw.unsaved[i].Load() != m {
+				fw.unsaved[i].Store(m)
+			}
+		}
 	}
 	f.gate.Lock()
 	defer f.gate.Unlock()
@@ -323,7 +336,7 @@ func (s *Snapshot) Unwritten() (n uint64) {
 
 // keep takes over the freed pages [lo, hi) if the snapshot has one of them.
 func (fw *frozenWindow) keep(lo, hi int) bool {
-	if fw.members.next(lo, hi) == hi {
+	if !fw.members.any(lo, hi) {
 		return false
 	}
 	s := fw.s

@@ -2,6 +2,7 @@ package mm
 
 import (
 	"fmt"
+	"slices"
 
 	"runsc/sentry/arch"
 	"runsc/sentry/image"
@@ -98,11 +99,11 @@ func (mm *MM) Save(e *SaveEnv) (image.ID, error) {
 		more.ID, _ = e.Saver.ID(more)
 		rec.Pages = rec.Pages[:n]
 		rec.MorePages = append(rec.MorePages, more.ID)
-		if err := e.Saver.Put(image.KindPageRuns, more); err != nil {
-			return 0, err
-		}
+		e.Saver.PutLater(image.KindPageRuns, more)
 	}
-	return id, e.Saver.Put(image.KindMM, rec)
+	// What grows with memory is encoded when the threads run on.
+	e.Saver.PutLater(image.KindMM, rec)
+	return id, nil
 }
 
 // record returns mm's record but for what files are, and the files of the
@@ -116,6 +117,7 @@ func (mm *MM) record(e *SaveEnv) (*image.MM, []mem.Mappable) {
 		PeakTotal: mm.space.peakTotal, PeakRSS: mm.space.peakRSS,
 		Info: image.ProcInfo(mm.info),
 	}
+	rec.Info.Auxv = slices.Clone(rec.Info.Auxv)
 	var files []mem.Mappable
 	for i := 0; i < mm.vmas.Len(); i++ {
 		s := mm.vmas.At(i)

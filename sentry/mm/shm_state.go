@@ -22,7 +22,8 @@ func (s *Shm) Save(e *SaveEnv) (image.ID, error) {
 		e.Frames.Add(mem.Range{Start: f.V, End: f.V + n})
 		rec.Frames = append(rec.Frames, image.Extent{Off: f.Start, Len: n, Frame: f.V})
 	}
-	return id, e.Saver.Put(image.KindShm, &rec)
+	e.Saver.PutLater(image.KindShm, &rec)
+	return id, nil
 }
 
 // RestoreShm returns the object with the number and a reference to it.

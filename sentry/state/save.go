@@ -67,7 +67,7 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 		return nil, err
 	}
 	defer func() { resume() }()
-	records, set, err := saveRecords(o)
+	recs, set, err := saveRecords(o)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 
 	stopWatch := context.AfterFunc(ctx, func() { snap.Fail(context.Cause(ctx)) })
 	defer stopWatch()
-	m, err := finish(o, pw, snap, records)
+	m, err := finish(o, pw, snap, recs)
 	if err != nil {
 		if o.LeavePaused {
 			for _, c := range o.Containers {
@@ -133,12 +133,18 @@ func stop(ctx context.Context, o *Options) (resume func(), err error) {
 	return resume, nil
 }
 
-// saveRecords makes kernel.img, in memory: the tasks stand still.
-func saveRecords(o Options) ([]byte, *mem.FrameSet, error) {
-	var out bytes.Buffer
-	w := image.NewWriter(&out)
+// records is kernel.img in memory. It is whole when w is closed.
+type records struct {
+	out bytes.Buffer
+	w   *image.Writer
+}
+
+// saveRecords collects the records: the tasks stand still.
+func saveRecords(o Options) (*records, *mem.FrameSet, error) {
+	recs := &records{}
+	recs.w = image.NewWriter(&recs.out)
 	set := &mem.FrameSet{}
-	env := &kernel.SaveEnv{SaveEnv: &vfs.SaveEnv{Saver: image.NewSaver(w), Frames: set, Caller: o.Caller, Validate: o.Validate}}
+	env := &kernel.SaveEnv{SaveEnv: &vfs.SaveEnv{Saver: image.NewSaver(recs.w), Frames: set, Caller: o.Caller, Validate: o.Validate}}
 	for _, c := range o.Others {
 		for _, ns := range c.MountNamespaces() {
 			if env.Outside == nil {
@@ -167,10 +173,7 @@ func saveRecords(o Options) ([]byte, *mem.FrameSet, error) {
 	if err := env.Put(image.KindMeta, &image.Meta{ID: metaID, Frames: frames}); err != nil {
 		return nil, nil, err
 	}
-	if _, err := w.Close(); err != nil {
-		return nil, nil, err
-	}
-	return out.Bytes(), set, nil
+	return recs, set, nil
 }
 
 // swapAll takes the access to the snapshot's memory from all tasks of the
@@ -191,7 +194,11 @@ func swapAll(o Options) {
 }
 
 // finish writes what the guest need not wait for.
-func finish(o Options, pw *image.PageWriter, snap *mem.Snapshot, records []byte) (*imagefmt.Manifest, error) {
+func finish(o Options, pw *image.PageWriter, snap *mem.Snapshot, recs *records) (*imagefmt.Manifest, error) {
+	if _, err := recs.w.Close(); err != nil {
+		return nil, err
+	}
+	records := recs.out.Bytes()
 	if _, err := o.Kernel.Write(records); err != nil {
 		return nil, fmt.Errorf("%s: %w", imagefmt.KernelFile, plain(err))
 	}
