@@ -160,6 +160,13 @@ type ACLHolder interface {
 	ACL(c Caller) (*posixacl.ACL, error)
 }
 
+// ACLReader is implemented by inodes whose access control lists another kernel
+// keeps, which looks after their changes and inheritance. AccessACL is asked
+// when a list could decide.
+type ACLReader interface {
+	AccessACL(c Caller) (*posixacl.ACL, error)
+}
+
 // Revalidator is implemented by directories of CacheRevalidate file systems.
 type Revalidator interface {
 	// Revalidate tells whether child is still what name means; child is nil

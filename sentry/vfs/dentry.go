@@ -34,6 +34,7 @@ type Dentry struct {
 	link  Symlink     `save:"rebuilt"`
 	perm  Permitter   `save:"rebuilt"`
 	acl   ACLHolder   `save:"rebuilt"`
+	acls  ACLReader   `save:"rebuilt"` // if acl is nil
 
 	refs    atomic.Int64  `save:"rebuilt"`
 	state   atomic.Uint32 `save:"rec"`
@@ -64,7 +65,9 @@ func newDentry(sb *Superblock, parent *Dentry, name string, inode Inode) *Dentry
 		d.dir, _ = inode.(Dir)
 		d.link, _ = inode.(Symlink)
 		d.perm, _ = inode.(Permitter)
-		d.acl, _ = inode.(ACLHolder)
+		if d.acl, _ = inode.(ACLHolder); d.acl == nil {
+			d.acls, _ = inode.(ACLReader)
+		}
 	}
 	d.refs.Store(1)
 	if parent != nil {

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"runsc/sentry/cred"
+	"runsc/sentry/posixacl"
 )
 
 // permit checks mask (May*) for the walker's credentials on d.
@@ -27,8 +28,8 @@ func (w *walker) permitStat(d *Dentry, st *Stat, mask uint32) error {
 	}
 	// As acl_permission_check: a list counts for all but the owner, and only
 	// if the mode leaves its mask anything.
-	if d.acl != nil && w.cr.FSUID != st.UID && st.Mode&0o070 != 0 {
-		list, err := d.acl.ACL(w.c)
+	if (d.acl != nil || d.acls != nil) && w.cr.FSUID != st.UID && st.Mode&0o070 != 0 && overrideMode(w.cr, st, mask) != nil {
+		list, err := d.accessACL(w.c)
 		if err != nil {
 			return err
 		}
@@ -36,10 +37,18 @@ func (w *walker) permitStat(d *Dentry, st *Stat, mask uint32) error {
 			if list.Check(w.cr, st.UID, st.GID, mask) {
 				return nil
 			}
-			return overrideMode(w.cr, st, mask)
+			return unix.EACCES
 		}
 	}
 	return CheckMode(w.cr, st, mask)
+}
+
+// accessACL is the list of d, whoever keeps it.
+func (d *Dentry) accessACL(c Caller) (*posixacl.ACL, error) {
+	if d.acl != nil {
+		return d.acl.ACL(c)
+	}
+	return d.acls.AccessACL(c)
 }
 
 // permitDentry is permit outside a walk.

@@ -44,7 +44,7 @@ func TestFileOperations(t *testing.T) {
 		seeds    []int
 	}{
 		{"tmpfs", false, false, "ekz", []int{1, 2, 3, 4, 5, 6}},
-		{"bind mount", false, false, "ekzxdis", []int{1, 2, 3, 4}},
+		{"bind mount", false, false, "ekzxds", []int{1, 2, 3, 4}},
 		{"overlay", true, false, "ekz", []int{1, 2, 3, 4, 5, 6}},
 		{"overlay with user attributes", true, false, "ekzv", []int{7, 8, 9}},
 		{"overlay on a bind mount", true, true, "ekz", []int{1, 2, 3}},

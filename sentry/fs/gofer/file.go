@@ -96,6 +96,8 @@ func (f *regularFile) WriteAt(c vfs.Caller, file *vfs.File, src *mem.UserBuf, of
 	defer ioBufs.Put(buf)
 	defer f.i.changing().done()
 	defer f.i.stale()
+	bits := f.i.writing(c)
+	defer func() { f.i.written(bits, f.h) }()
 	flags := syncFlags(file)
 	done := 0
 	var err error
@@ -169,6 +171,8 @@ func (f *regularFile) Fsync(c vfs.Caller, dataOnly bool) error {
 func (f *regularFile) Fallocate(c vfs.Caller, mode uint32, off, n int64) error {
 	defer f.i.changing().done()
 	defer f.i.stale()
+	bits := f.i.writing(c)
+	defer func() { f.i.written(bits, f.h) }()
 	for {
 		if err := unix.Fallocate(f.h.fd, mode, off, n); err != unix.EINTR {
 			return err

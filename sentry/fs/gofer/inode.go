@@ -58,11 +58,15 @@ type inode struct {
 	changes uint64   `save:"none: a cache"`
 	// seenBy is the caller, by its waiter, whose walk has just read guest
 	// from a shared mount, at seenAt: its next stat need not ask again.
-	seenBy      *waitq.Waiter `save:"none: a cache"`
-	seenAt      time.Time     `save:"none: a cache"`
-	writeMapped int           `save:"rebuilt"` // shared writable mappings
-	mappings    []mapping     `save:"rebuilt"`
-	dead        bool          `save:"none: a dead inode is not saved"` // out of Filesystem.inodes
+	seenBy *waitq.Waiter `save:"none: a cache"`
+	seenAt time.Time     `save:"none: a cache"`
+	// maybeSetID is whether the file may have set-id bits, though guest may be older.
+	maybeSetID  bool      `save:"none: a cache"`
+	acl         aclCache  `save:"none: a cache"`
+	aclChanges  uint64    `save:"none: a cache"` // counts forgetACL
+	writeMapped int       `save:"rebuilt"`       // shared writable mappings
+	mappings    []mapping `save:"rebuilt"`
+	dead        bool      `save:"none: a dead inode is not saved"` // out of Filesystem.inodes
 
 	// appendMu makes an append and the look at the size after it one step.
 	appendMu sync.Mutex `save:"none: not held at a stop"`

@@ -3,6 +3,7 @@ package gofer
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Policy says how host inode numbers become guest inode numbers.
@@ -66,6 +67,8 @@ type device struct {
 	// Numbers.mu guards:
 	users int  // file systems whose root is on it
 	kept  bool // guest is a number that an image had
+
+	noACL atomic.Bool // the file system has no access control lists
 
 	mu sync.Mutex
 	// mu guards:

@@ -101,6 +101,7 @@ func (i *inode) setLocked(stx *unix.Statx_t) {
 	s := &i.guest
 	s.Mask = unix.STATX_BASIC_STATS | stx.Mask&unix.STATX_BTIME
 	s.Mode = uint32(stx.Mode)
+	i.maybeSetID = s.Mode&setIDBits != 0
 	s.UID, s.GID = stx.Uid, stx.Gid
 	s.Nlink = stx.Nlink
 	s.Size, s.Blocks, s.BlockSize = stx.Size, stx.Blocks, stx.Blksize
@@ -115,7 +116,7 @@ func (i *inode) SetStat(c vfs.Caller, s *vfs.SetStat) error {
 	defer i.changing().done()
 	defer i.stale()
 	if s.Size != nil {
-		if err := i.truncate(int64(*s.Size)); err != nil {
+		if err := i.truncate(c, int64(*s.Size)); err != nil {
 			return err
 		}
 	}
@@ -133,7 +134,13 @@ func (i *inode) SetStat(c vfs.Caller, s *vfs.SetStat) error {
 	a := hostfs.SetAttr{UID: idOrKeep(s.UID), GID: idOrKeep(s.GID)}
 	a.SetOwner = s.UID != nil || s.GID != nil
 	if s.Mode != nil {
+		defer i.forgetACL()
 		a.SetMode, a.Mode = true, *s.Mode&0o7777
+		if a.Mode&setIDBits != 0 {
+			i.mu.Lock()
+			i.maybeSetID = true
+			i.mu.Unlock()
+		}
 	}
 	if s.Atime != nil || s.Mtime != nil || s.AtimeNow || s.MtimeNow {
 		a.SetTimes, a.Times = true, utimes(s)
@@ -150,7 +157,7 @@ func idOrKeep(id *uint32) int {
 }
 
 // truncate sets the size of a regular file.
-func (i *inode) truncate(size int64) error {
+func (i *inode) truncate(c vfs.Caller, size int64) error {
 	if i.typ != unix.S_IFREG {
 		return unix.EINVAL
 	}
@@ -159,9 +166,11 @@ func (i *inode) truncate(size int64) error {
 		return err
 	}
 	defer i.fs.put(h)
+	bits := i.writing(c)
 	if err := unix.Ftruncate(h.fd, size); err != nil {
 		return err
 	}
+	i.written(bits, h)
 	i.invalidate(size)
 	return nil
 }

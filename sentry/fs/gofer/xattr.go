@@ -69,6 +69,7 @@ func (i *inode) Setxattr(c vfs.Caller, name string, value []byte, flags uint32) 
 	}
 	defer i.changing().done()
 	defer i.stale()
+	defer i.forgetACL()
 	return i.withXattrs(func(b hostfs.Backend, t hostfs.Target) error { return b.Setxattr(t, name, value, int(flags)) })
 }
 
@@ -96,5 +97,6 @@ func (i *inode) Removexattr(c vfs.Caller, name string) error {
 	}
 	defer i.changing().done()
 	defer i.stale()
+	defer i.forgetACL()
 	return i.withXattrs(func(b hostfs.Backend, t hostfs.Target) error { return b.Removexattr(t, name) })
 }

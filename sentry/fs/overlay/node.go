@@ -247,6 +247,9 @@ func (n *node) ACL(c vfs.Caller) (*posixacl.ACL, error) {
 	if h, ok := n.real().(vfs.ACLHolder); ok {
 		return h.ACL(c)
 	}
+	if h, ok := n.real().(vfs.ACLReader); ok {
+		return h.AccessACL(c)
+	}
 	return nil, nil
 }
 
