@@ -179,7 +179,7 @@ func TestPodCheckpointUnclaimed(t *testing.T) {
 	p.goesOn(t, "two", nil)
 	img := save(t, p.root)
 	old := p.root
-	for _, id := range []string{one, two, p.root} {
+	for _, id := range []string{two, one, p.root} { // two must not see the end of one yet
 		R.Remove(id)
 	}
 	q := newPod(t, "restore-wait = \"1s\"\n", p)
