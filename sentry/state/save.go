@@ -55,6 +55,7 @@ func Save(ctx context.Context, o Options) (*imagefmt.Manifest, error) {
 		return nil, fmt.Errorf("cannot begin a snapshot of memory: %w", err)
 	}
 	defer snap.Close()
+	image.Warm()
 	// No collection of garbage begins while the tasks stand still, and none is under way. A task that does not
 	// stop for long, in a call of the host, must not keep others' garbage.
 	percent := debug.SetGCPercent(-1)
