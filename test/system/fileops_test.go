@@ -45,6 +45,7 @@ func TestFileOperations(t *testing.T) {
 	}{
 		{"tmpfs", false, false, "ekz", []int{1, 2, 3, 4, 5, 6}},
 		{"bind mount", false, false, "ekzxds", []int{1, 2, 3, 4}},
+		{"remote bind mount", false, false, "ekzxds", []int{5, 6}},
 		{"overlay", true, false, "ekz", []int{1, 2, 3, 4, 5, 6}},
 		{"overlay with user attributes", true, false, "ekzv", []int{7, 8, 9}},
 		{"overlay on a bind mount", true, true, "ekz", []int{1, 2, 3}},
@@ -103,6 +104,9 @@ func TestFileOperations(t *testing.T) {
 			}
 			out := t.TempDir()
 			flags := []string{"--cap-add", "CAP_SYS_ADMIN", "--mount", bind(shared, "/d", "rw"), "--mount", bind(out, "/out", "rw")}
+			if tt.name == "remote bind mount" {
+				flags = append(flags, newPlace(t).placed(t, "remote")...)
+			}
 			res := R.Run(rig.Container{Runtime: runtime, Image: rig.Guest, Flags: flags, Args: sh(script), Timeout: 2 * time.Minute})
 			if res.Code != 0 {
 				t.Errorf("%s", res)
