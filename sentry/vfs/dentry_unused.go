@@ -4,7 +4,7 @@ import "sync"
 
 // DefaultDentryLimit is how many unused dentries are kept unless
 // SetDentryLimit says otherwise.
-const DefaultDentryLimit = 4096
+const DefaultDentryLimit = 3072
 
 // unusedList holds the dentries that nothing refers to, oldest last, as a
 // clock with one second chance: a lookup only sets a bit.
