@@ -11,7 +11,7 @@ import (
 
 // sysProcessVMReadv implements process_vm_readv(2).
 func sysProcessVMReadv(t *kernel.Task, a Args) (uintptr, error) {
-	return processVM(t, a, func(local, remote *mem.UserBuf, buf []byte) (int, error) { return transfer(local, remote, buf) })
+	return processVM(t, a, transfer)
 }
 
 // sysProcessVMWritev implements process_vm_writev(2).

@@ -190,6 +190,16 @@ func retry(t *kernel.Task, q *waitq.Queue, events waitq.Mask, nonblock bool, tim
 	if timeout > 0 {
 		deadline = t.ReentryPartDeadline(deadlineIn(t, timeout))
 	}
+	err = waitFor(t, q, events, deadline, try)
+	if err == errs.ERESTARTSYS && timeout > 0 {
+		return unix.EINTR // sock_intr_errno
+	}
+	return err
+}
+
+// waitFor calls try until it returns something else than EAGAIN, waiting on q
+// in between until the deadline (0: for ever), which is EAGAIN.
+func waitFor(t *kernel.Task, q *waitq.Queue, events waitq.Mask, deadline int64, try func() error) error {
 	e := waitq.Entry{Waiter: t.Waiter()}
 	q.Register(&e, events)
 	defer q.Unregister(&e)
@@ -201,11 +211,6 @@ func retry(t *kernel.Task, q *waitq.Queue, events waitq.Mask, nonblock bool, tim
 		case nil:
 		case unix.ETIMEDOUT:
 			return unix.EAGAIN
-		case errs.ERESTARTSYS:
-			if timeout > 0 {
-				return unix.EINTR // sock_intr_errno
-			}
-			return err
 		default:
 			return err
 		}

@@ -26,28 +26,14 @@ func removed(t *kernel.Task, err error) error {
 	return err
 }
 
-// waitIPC calls try until it returns something else than EAGAIN, waiting in
-// between until the deadline (0: for ever). Such calls are never restarted
-// (signal(7)).
+// waitIPC is waitFor for calls that are never restarted (signal(7)).
 func waitIPC(t *kernel.Task, q *waitq.Queue, mask waitq.Mask, deadline int64, try func() error) error {
 	t.SetReentryCount(1)
-	e := waitq.Entry{Waiter: t.Waiter()}
-	q.Register(&e, mask)
-	defer q.Unregister(&e)
-	for {
-		if err := try(); err != unix.EAGAIN {
-			return err
-		}
-		switch err := t.Block(e.Waiter, deadline); err {
-		case nil:
-		case unix.ETIMEDOUT:
-			return unix.EAGAIN
-		case errs.ERESTARTSYS:
-			return unix.EINTR
-		default:
-			return err
-		}
+	err := waitFor(t, q, mask, deadline, try)
+	if err == errs.ERESTARTSYS {
+		return unix.EINTR
 	}
+	return err
 }
 
 // ipcPerm is struct ipc64_perm.

@@ -14,41 +14,21 @@ func (e *RestoreEnv) reserveDevs() {
 			e.reserved[dev] = true
 		}
 	}
-	// A record that cannot be read is an error for who needs it.
-	for _, id := range e.IDs(image.KindTmpfs) {
-		var rec image.Tmpfs
-		if e.Get(image.KindTmpfs, id, &rec) == nil {
-			add(rec.Dev)
-		}
-	}
-	for _, id := range e.IDs(image.KindOverlay) {
-		var rec image.Overlay
-		if e.Get(image.KindOverlay, id, &rec) == nil {
-			add(rec.Dev)
-		}
-	}
-	for _, id := range e.IDs(image.KindGofer) {
-		var rec image.Gofer
-		if e.Get(image.KindGofer, id, &rec) == nil {
-			add(rec.Dev)
-		}
-	}
-	for _, id := range e.IDs(image.KindErofs) {
-		var rec image.Erofs
-		if e.Get(image.KindErofs, id, &rec) == nil {
-			add(rec.Dev)
-		}
-	}
-	for _, id := range e.IDs(image.KindFuse) {
-		var rec image.Fuse
-		if e.Get(image.KindFuse, id, &rec) == nil {
-			add(rec.Dev)
-		}
-	}
-	for _, id := range e.IDs(image.KindPseudo) {
-		var rec image.Pseudo
-		if e.Get(image.KindPseudo, id, &rec) == nil {
-			add(rec.Dev)
+	eachDev(e, image.KindTmpfs, add, func(r *image.Tmpfs) uint64 { return r.Dev })
+	eachDev(e, image.KindOverlay, add, func(r *image.Overlay) uint64 { return r.Dev })
+	eachDev(e, image.KindGofer, add, func(r *image.Gofer) uint64 { return r.Dev })
+	eachDev(e, image.KindErofs, add, func(r *image.Erofs) uint64 { return r.Dev })
+	eachDev(e, image.KindFuse, add, func(r *image.Fuse) uint64 { return r.Dev })
+	eachDev(e, image.KindPseudo, add, func(r *image.Pseudo) uint64 { return r.Dev })
+}
+
+// eachDev calls add with the device number of each file system of a kind. A
+// record that cannot be read is an error for who needs it.
+func eachDev[T any](e *RestoreEnv, kind image.Kind, add func(uint64), dev func(*T) uint64) {
+	for _, id := range e.IDs(kind) {
+		var rec T
+		if e.Get(kind, id, &rec) == nil {
+			add(dev(&rec))
 		}
 	}
 }

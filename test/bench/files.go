@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -189,21 +188,11 @@ func fileCalls(places []place) error {
 	results := map[string]map[string]float64{}
 	var order []string
 	for _, p := range places {
-		results[p.name] = map[string]float64{}
 		res := p.run("exec $G/dirs $T")
 		if res.Code != 0 {
 			fmt.Printf("%s: dirs failed: %s\n", p.name, res)
 		}
-		for line := range strings.Lines(res.Stdout) {
-			f := strings.Fields(line)
-			if len(f) != 2 {
-				continue
-			}
-			if !slices.Contains(order, f[0]) {
-				order = append(order, f[0])
-			}
-			results[p.name][f[0]], _ = strconv.ParseFloat(f[1], 64)
-		}
+		results[p.name] = times(res.Stdout, &order)
 	}
 	fmt.Printf("\n%-34s", "ns, getdents: for an entry")
 	for _, p := range places {

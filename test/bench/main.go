@@ -86,6 +86,22 @@ var marks = map[string]string{
 	"getpid": "0.45", "pipe-pingpong": "0.6", "fork+exec+wait": "0.7", "mmap+munmap-64k": "0.15",
 }
 
+// times reads lines of a name and a number, and adds new names to order.
+func times(output string, order *[]string) map[string]float64 {
+	all := map[string]float64{}
+	for line := range strings.Lines(output) {
+		f := strings.Fields(line)
+		if len(f) != 2 {
+			continue
+		}
+		if !slices.Contains(*order, f[0]) {
+			*order = append(*order, f[0])
+		}
+		all[f[0]], _ = strconv.ParseFloat(f[1], 64)
+	}
+	return all
+}
+
 // operations prints a table of single operations: a column for each target, then ratios of ours.
 func operations(targets []target, names []string) error {
 	results := map[string]map[string]float64{}
@@ -95,17 +111,7 @@ func operations(targets []target, names []string) error {
 		if res.Code != 0 {
 			fmt.Printf("%s: bench failed: %s\n", t.name, res)
 		}
-		results[t.name] = map[string]float64{}
-		for line := range strings.Lines(res.Stdout) {
-			f := strings.Fields(line)
-			if len(f) != 2 {
-				continue
-			}
-			if !slices.Contains(order, f[0]) {
-				order = append(order, f[0])
-			}
-			results[t.name][f[0]], _ = strconv.ParseFloat(f[1], 64)
-		}
+		results[t.name] = times(res.Stdout, &order)
 	}
 	fmt.Printf("\n%-24s", "ns per operation")
 	for _, t := range targets {
